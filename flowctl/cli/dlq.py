@@ -77,8 +77,9 @@ def show(spec: Spec, table_id: str, limit: int) -> int:
 @command.command("replay")
 @spec_argument
 @click.argument("table_id", metavar="ID")
+@click.option("--cancel", is_flag=True, help="Withdraw it: the next run reads none again.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-def replay(spec: Spec, table_id: str, yes: bool) -> int:
+def replay(spec: Spec, table_id: str, cancel: bool, yes: bool) -> int:
     """Have the next run read a table's dead letters again, under the spec as it is then. What still does not fit
     becomes a dead letter of that run."""
     from flowctl.cli.state import write_change
@@ -86,6 +87,12 @@ def replay(spec: Spec, table_id: str, yes: bool) -> int:
     from flowctl.run.letter_box import open_boxes
     from flowctl.state import document as documents
 
+    def change(document: StateDocument) -> StateDocument:
+        known_table(spec, document, table_id)
+        return documents.with_replay(document, table_id, wanted=not cancel)
+
+    if cancel:
+        return write_change(spec, "replay", change, yes=yes, place=place_of_table(spec, table_id))
     with open_boxes(spec, (table_id,), output.settings().verbose, output.write_line) as [box]:
         if box.table.mode != "append":
             raise UsageError(
@@ -96,10 +103,6 @@ def replay(spec: Spec, table_id: str, yes: bool) -> int:
         count = sum(count for *_, count in box.counts())
     if not count:
         raise UsageError(f"{table_id} has no dead letters", hint=f"Run `flowctl dlq list {spec.argument}`")
-
-    def change(document: StateDocument) -> StateDocument:
-        known_table(spec, document, table_id)
-        return documents.with_replay(document, table_id)
 
     code = write_change(spec, "replay", change, yes=yes, place=place_of_table(spec, table_id))
     letters = text.counted(count, "dead letter")

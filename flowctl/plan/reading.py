@@ -221,7 +221,8 @@ def replaced_content(case: Case) -> str:
     if not case.rebuilds or target is None:
         return ""
     known = target.rows.value
-    return f"everything in {case.table.target}" + (f" ({known:,} rows)" if known is not None else "")
+    letters = ", and its dead letters" if case.table.dead_letters is not None else ""
+    return f"everything in {case.table.target}" + (f" ({known:,} rows)" if known is not None else "") + letters
 
 
 def taking_over(case: Case) -> Iterator[str]:

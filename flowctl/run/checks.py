@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.letters import REASON_COLUMN
+from flowctl.connectors.target import OP_COLUMN
 from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.expect.expectation import BatchColumns, Expectation, GroupExpectation, OnFail, RowExpectation
@@ -58,8 +59,9 @@ def enforced(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame
     return frame
 
 
-def with_reason(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
-    """Adds :data:`REASON_COLUMN`: the names of the quarantine checks that a row violates, or null."""
+def with_reason(frame: DataFrame, expectations: Sequence[Expectation], *, exempt_deletions: bool = False) -> DataFrame:
+    """Adds :data:`REASON_COLUMN`: the names of the quarantine checks that a row violates, or null. A reported deletion
+    may have no values that could meet them (``exempt_deletions``)."""
     from pyspark.sql import functions as f
 
     rejecting = row_checks(expectations, "quarantine")
@@ -67,7 +69,8 @@ def with_reason(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFr
     if not reasons:
         return frame.withColumn(REASON_COLUMN, f.lit(None).cast("string"))
     joined = f.concat_ws("; ", *reasons)
-    return frame.withColumn(REASON_COLUMN, f.when(joined != "", joined))
+    is_rejected = (joined != "") & (named(OP_COLUMN) != "D") if exempt_deletions else joined != ""
+    return frame.withColumn(REASON_COLUMN, f.when(is_rejected, joined))
 
 
 def row_checks(expectations: Sequence[Expectation], *on_fail: OnFail) -> list[RowExpectation]:
@@ -127,7 +130,7 @@ def refuse_dead_letters(table: TableSpec, dead: int, messages: int, example: Cal
     most = table.dead_letters.max_fraction if table.dead_letters is not None else None
     if most is not None and dead > most * max(messages, FEWEST_MESSAGES):
         raise StoppedByPolicy(
-            f"dead_letters.max_fraction {most:.0%}: {dead:,} of {messages:,} messages would be dead letters ("
+            f"dead_letters.max_fraction {most * 100:g}%: {dead:,} of {messages:,} messages would be dead letters ("
             f"{example()})",
             hint="Look at what is sent, or raise dead_letters.max_fraction",
             mark=table.mark_of("dead_letters.max_fraction"),

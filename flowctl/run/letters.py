@@ -44,7 +44,7 @@ def remove_replayed(attempt: Attempt, run: RunContext) -> None:
     reads them any more, even if this fails."""
     table, intent = run.tables[attempt.step.id], attempt.intent
     through = documents.letters_read(intent)
-    if through is None or (intent.replaces and table.dead_letters is None):
+    if not through or (intent.interval.letters is None and table.dead_letters is None):
         return
     with ExitStack() as stack:
         target = open_target(stack, run, table)
@@ -104,7 +104,7 @@ SIDECAR = Sidecar(
     "dead letters",
     ORIGIN,
     _stored,
-    identity=("_topic", "_partition", "_offset", "_error", "_reason"),
+    identity=("_topic", "_partition", "_offset", "_timestamp", "_error", "_reason"),
     goes_with_content=True,
 )
 

@@ -39,12 +39,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Landed:
     """The rows of a capture, and what it rejected: columns as :data:`flowctl.connectors.letters.LETTER_COLUMNS`, under
-    their landed names; None if nothing."""
+    their landed names; None if nothing. ``messages`` is the number of those captured, without dead letters read again,
+    of which ``again`` were rejected again."""
 
     rows: Batch
-    count: int
+    messages: int
     letters: Batch | None = None
     letter_count: int = 0
+    again: int = 0
 
 
 @contextmanager
@@ -120,11 +122,12 @@ class LandedSnapshot(Snapshot):
         ):
             landing, letters = _LandingSink(sink, request, self.on_rows), _CountingSink(apart)
             rejecting = letters if self.rejects else None
-            count = self.capture.read(request, landing, rejecting)
+            messages = self.capture.read(request, landing, rejecting) + letters.rows
+            new = letters.rows
             for rows_again in again:
-                count += self.capture.read_letters(rows_again, request, landing, rejecting)
+                self.capture.read_letters(rows_again, request, landing, rejecting)
         rows = sink.batch(self.spark, schema_ddl(columns))
-        return Landed(rows, count, *letters.found(self.spark))
+        return Landed(rows, messages, *letters.found(self.spark), again=letters.rows - new)
 
     def _folder(self) -> BufferFolder:
         return self.buffer.folder(f"landed-{next(self._numbers)}")

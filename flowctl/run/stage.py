@@ -130,8 +130,8 @@ def _decided(work: Staging, rows: Batch, rejected: DataFrame | None, counts: Bat
     if work.landed is not None and work.table.dead_letters is not None:
         counts = replace(counts, quarantined=counts.quarantined + work.landed.letter_count)
         rejected = letters.all_rejected(rejected, work.landed, work.spark, lambda: _folder(work, "letters"))
-        total = counts.rows + counts.quarantined
-        checks.refuse_dead_letters(work.table, counts.quarantined, total, lambda: letters.example(rejected))
+        dead = counts.quarantined - work.landed.again
+        checks.refuse_dead_letters(work.table, dead, work.landed.messages, lambda: letters.example(rejected))
     warnings = checks.decide(work.table, counts, dt.datetime.now(dt.UTC), work.step.write_full)
     return StagedBatch(rows, rejected, counts, warnings)
 
@@ -159,7 +159,8 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
     if table.mode not in ("merge", "scd2"):
         rows = batch.projected(rows, columns.projection, columns.source, list(map(named, carried)))
         return checks.with_reason(rows, table.expect)
-    frame = checks.with_reason(batch.keyed(rows, columns, table, work.snapshot, work.intent.at, carried), table.expect)
+    frame = batch.keyed(rows, columns, table, work.snapshot, work.intent.at, carried)
+    frame = checks.with_reason(frame, table.expect, exempt_deletions=isinstance(table.deletes, ReportedDeletes))
     is_unique = batch.refuses_duplicates(work.snapshot, table)
     return batch.without_order(frame if is_unique else batch.one_per_key(frame, table))
 

@@ -138,7 +138,8 @@ def void(run: RunContext, step: Load, pending: Intent) -> Commit:
         take_table_lease(stack, run.spec, run.run_id, table, target)
         columns = step.columns if isinstance(step.columns, Columns) else Columns(target=step.columns.target)
         job = _job(run, step, columns, pending, before.position if before else None)
-        remove_rejected(lambda: run.session(step.id), target, job, _sidecar(table), pending.seq)
+        for sidecar in SIDECARS:
+            remove_rejected(lambda: run.session(step.id), target, job, sidecar, pending.seq)
         return target.void(replace(job, record=replace(job.record, void=True)))
 
 
@@ -275,8 +276,8 @@ def _rejected(work: TableWork, landed: Landed | None) -> tuple[DataFrame | None,
         return None, 0
     buffer, table = work.run.buffer, work.table
     rejected = letters.all_rejected(None, landed, work.spark, lambda: buffer.folder(f"{table.id}-letters"))
-    total = landed.count + landed.letter_count
-    checks.refuse_dead_letters(table, landed.letter_count, total, lambda: letters.example(rejected))
+    dead = landed.letter_count - landed.again
+    checks.refuse_dead_letters(table, dead, landed.messages, lambda: letters.example(rejected))
     return rejected, landed.letter_count
 
 
@@ -312,7 +313,13 @@ def _begin_writing(work: TableWork, prepared: PreparedBatch, newest: Commit | No
     work.attempt.writing = True
     side = _sidecar(work.table)
     quarantine(work.spark, work.target, prepared.job, prepared.rejected, newest, side, repeats=repeats)
+    for other in SIDECARS if repeats else ():
+        if other is not side:  # the spec may have kept its rows apart in another way when this number was first tried
+            remove_rejected(lambda: work.spark, work.target, prepared.job, other, prepared.job.record.seq)
     crashpoints.reached("after_quarantine", work.table.id)
+
+
+SIDECARS = (QUARANTINE, letters.SIDECAR)
 
 
 def _sidecar(table: TableSpec) -> Sidecar:

@@ -101,10 +101,30 @@ def check_topic(table: Node, findings: Findings) -> None:
     if len(parts) == 2:
         what = "`key` cannot be used together with `envelope`, which has the whole row"
         findings.error(parts[1].place, what, "Keep one of the two", "not-together")
-    if mode and mode.text in ("merge", "scd2") and not (parts and is_json):
+    if not mode or mode.text not in ("merge", "scd2"):
+        return
+    if format and (headers := format.entries.get("headers")):
+        what = f"`headers` cannot be used with mode {mode.text}: they are of a message, not of the row"
+        findings.error(headers.place, what, "Remove it", "unusable-key")
+    _check_key_of_messages(table, findings)
+    if not (parts and is_json):
         what = f"mode {mode.text} needs to know which row a message is about, and which was deleted"
         hint = "Use `type: json` with `envelope: debezium` or `maxwell`, or with `key: {schema: {id: bigint}}`"
         findings.error(format.place if format else table.entries["from"].place, what, hint, "missing-key")
+
+
+def _check_key_of_messages(table: Node, findings: Findings) -> None:
+    """The key's columns are declared: in the message's key, or in the envelope's row."""
+    declared = table.get("format.schema" if table.get("format.envelope") else "format.key.schema")
+    key, rename = table.entries.get("key"), table.get("columns.rename")
+    if declared is None or key is None:
+        return
+    sources = {target.text: name for name, target in rename.entries.items()} if rename else {}
+    where = "format.schema" if table.get("format.envelope") else "format.key.schema"
+    for column in key.items:
+        if sources.get(column.text, column.text) not in declared.entries:
+            hint = f"Declare it there, or choose a key among {', '.join(declared.entries)}"
+            findings.error(column, f"key column `{column.text}` is not in `{where}`", hint, "unknown-column")
 
 
 def _check_dead_letters(table: Node, findings: Findings) -> None:

@@ -188,10 +188,10 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
             hint=f"Check why the target was rolled back, then run `flowctl state adopt … {commit.table}`",
         )
     numbered = _with_number(before, commit, recorded.run_id)
+    settled = _with_letters_settled(before, commit)
+    numbered = replace(numbered, replay=settled.replay, replayed=settled.replayed)
     if commit.void or (before.given_up and before.intent is not None and commit.seq >= before.intent.seq):
         return _with_tables(document, {commit.table: numbered})
-    intent = before.intent
-    letters = letters_read(intent) if intent is not None and intent.id == commit.intent_id else None
     return _with_tables(
         document,
         {
@@ -204,8 +204,6 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
                 deletes_checked_at=recorded.deletes_checked_at or before.deletes_checked_at,
                 append_again=False,
                 upstream_shape=recorded.upstream_shape,
-                replay=before.replay and letters is None,
-                replayed=max(before.replayed, letters or 0),
             )
         },
     )
@@ -213,13 +211,21 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
 
 def letters_read(intent: Intent) -> int | None:
     """The sequence number up to which a commit under this intent settles dead letters: it has read them again, or
-    replaced all content by what the source has. None: it settles none."""
-    return intent.seq - 1 if intent.replaces else intent.interval.letters
+    begun the target's content anew with what the source has. None: it settles none."""
+    return intent.seq - 1 if intent.replaces or not intent.target_id else intent.interval.letters
 
 
-def with_replay(document: StateDocument, table_id: str) -> StateDocument:
-    """``dlq replay``: the next run reads the table's dead letters again."""
-    return _with_tables(document, {table_id: replace(document.table(table_id), replay=True)})
+def _with_letters_settled(before: TableState, commit: Commit) -> TableState:
+    """``before``, without the dead letters that this commit of its intent has settled."""
+    intent = before.intent
+    if commit.void or intent is None or intent.id != commit.intent_id or (letters := letters_read(intent)) is None:
+        return before
+    return replace(before, replay=False, replayed=max(before.replayed, letters))
+
+
+def with_replay(document: StateDocument, table_id: str, *, wanted: bool = True) -> StateDocument:
+    """``dlq replay``: whether the next run reads the table's dead letters again."""
+    return _with_tables(document, {table_id: replace(document.table(table_id), replay=wanted)})
 
 
 def with_position(
@@ -264,6 +270,8 @@ def adopt(
     numbers still start above the highest ever used."""
     before = document.table(table_id)
     committed = commit is not None and before.intent is not None and commit.intent_id == before.intent.id
+    if commit is not None:
+        before = _with_letters_settled(before, commit)
     return _with_tables(
         document,
         {

@@ -60,6 +60,20 @@ def test_letters_are_read_again_until_a_commit_has_read_them() -> None:
     assert (done.table("orders").replay, done.table("orders").replayed) == (False, 2)
     assert documents.roll_back(done, kept).table("orders").replayed == 2
     assert documents.reset(done, "orders").table("orders").replayed == 2
+    given_up = documents.with_definition_accepted(document, "orders")  # and then it turns out to be committed
+    late = documents.with_commit(given_up, commit_of(document, "orders"), RECORDED)
+    assert (late.table("orders").replay, late.table("orders").replayed) == (False, 2)
+    adopted = documents.adopt(document, "orders", INFO, commit_of(document, "orders"), ())
+    assert (adopted.table("orders").replay, adopted.table("orders").replayed) == (False, 2)
+
+
+def test_content_begun_anew_settles_all_letters() -> None:
+    for change in ({"replaces": True}, {"target_id": ""}):
+        begun_anew = dataclasses.replace(intent(2, 20), **change)
+        document = documents.with_replay(committed(new_document(), "orders", 19), "orders")
+        document = documents.with_intents(document, {"orders": begun_anew})
+        done = documents.with_commit(document, commit_of(document, "orders"), RECORDED).table("orders")
+        assert (done.replay, done.replayed) == (False, 1)
 
 
 def test_a_number_is_begun_by_one_intent_only() -> None:

@@ -66,7 +66,9 @@ class Cluster:
             end = time.monotonic() + _ANSWER_SECONDS
             while True:
                 try:
-                    return client, client.list_topics(timeout=_FIRST_SECONDS)
+                    seen = client.list_topics(timeout=_FIRST_SECONDS)
+                    self.reported.clear()  # of no account any more
+                    return client, seen
                 except KafkaException:
                     client.poll(0)  # calls back with what is wrong
                     self.require_connection()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from flowctl.connectors.arrow import arrow_schema, arrow_type
@@ -32,7 +33,7 @@ _SIFTED = 2_000
 class Unfit:
     """Why a message is not as declared, and what a user may do if it is to be read."""
 
-    error: Literal["not_json", "not_change", "wrong_type", "not_utf8", "no_key"]
+    error: Literal["not_json", "not_change", "wrong_type", "not_utf8", "no_key", "no_time", "truncate"]
     reason: str
     hint: str
 
@@ -41,12 +42,14 @@ class Unfit:
 class Payload:
     """What messages are, beside the message itself. ``declared`` are the columns of values that are JSON objects, or of
     the rows in their ``envelope``; empty for other messages. ``of_key`` are those of keys that are JSON objects.
-    ``key``: what is read are changes of rows with this key; the names of its columns."""
+    ``key``: what is read are changes of rows with this key; the names of its columns. ``is_ordered``: the topic has one
+    partition, so all messages are in order."""
 
     declared: Sequence[Column] = ()
     of_key: Sequence[Column] = ()
     envelope: str = ""
     key: Sequence[str] = ()
+    is_ordered: bool = True
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,8 @@ class Conversion:
                 raise pa.ArrowInvalid("a message has no key")
             of_key = self._columns(self.payload.of_key)
             known |= dict(zip([column.name for column in of_key], decoded(keys, of_key), strict=True))
+        if any(known[name].null_count for name in self.payload.key if name in known):
+            raise pa.ArrowInvalid("a row has no key")
         known |= {OPERATION: found.operations, DELETED_COLUMN: pc.equal(found.operations, "D")}
         arrays = []
         for column in self.columns:
@@ -123,7 +128,14 @@ class Conversion:
         """The rows of these messages, with the fields of ``columns``."""
         values = [message.value() for message in messages]
         if self.payload.declared:
-            return rows_of(values, columns, self.payload.envelope, self.payload.key)
+            found = rows_of(values, columns, self.payload.envelope, self.payload.key)
+            if found.moves and not self.payload.is_ordered:
+                raise TableError(
+                    f"topic {self.topic} has several partitions, and a message changes the key of a row: whether other "
+                    "messages about that row come before or after it is not known",
+                    hint="Let Maxwell partition by table (`producer_partition_by: table`), and read the new topic",
+                )
+            return found
         return Rows((), operations_of(values))
 
     def _columns(self, columns: Sequence[Column]) -> list[Column]:
@@ -136,7 +148,15 @@ class Conversion:
         payload = self.payload
         if payload.of_key and message.key() is None:
             return _NO_KEY
-        match misfit(message.value(), payload.declared, payload.envelope) if payload.declared else None:
+        for column, value in ((one, PARTS[one.name](message)) for one in self._texts):
+            if value is not None and not _is_utf8(value):
+                return _not_utf8(column)
+        found = misfit(message.value(), payload.declared, payload.envelope, payload.key) if payload.declared else None
+        match found:
+            case "no_key":
+                return _NO_KEY
+            case "truncate":
+                return _TRUNCATE
             case "not_json":
                 return _NOT_JSON
             case "not_change":
@@ -155,7 +175,7 @@ class Conversion:
             try:
                 _array([message], column)
             except pa.ArrowInvalid:
-                return _not_utf8(column)
+                return _NO_TIME if column.type == types.TIMESTAMP else _not_utf8(column)
         for column in self.payload.of_key:
             try:
                 decoded([message.key()], [column])
@@ -168,12 +188,34 @@ class Conversion:
                 if columns:
                     return _wrong_type(columns[0])
                 return _not_change(self.payload.envelope) if self.payload.envelope else _NOT_JSON
-        return _NOT_JSON
+        return _NO_KEY if self.payload.key else _NOT_JSON
+
+    @cached_property
+    def _texts(self) -> Sequence[Column]:
+        """The columns that are a message's key or value as text."""
+        return [column for column in self.columns if column.name in ("_key", "value") and column.type == types.STRING]
 
 
 _APART = "keep such messages apart with `dead_letters: {}`"
 _NO_KEY = Unfit("no_key", "it has no key", f"Let its producer send one, or {_APART}")
+_NO_TIME = Unfit(
+    "no_time", "its time is beyond the year 9999", f"Let its producer send milliseconds since 1970, or {_APART}"
+)
+_TRUNCATE = Unfit(
+    "truncate",
+    "the table was truncated, which a topic's table does not follow in this version",
+    "Let Debezium leave such messages out (`skipped.operations: t`, its default), and move past this one with"
+    f" `flowctl state set … --position`, or {_APART}",
+)
 _NOT_JSON = Unfit("not_json", "not one JSON object", f"Read all as `format: {{type: text}}`, or {_APART}")
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _not_utf8(column: Column) -> Unfit:

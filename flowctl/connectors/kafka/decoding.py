@@ -79,6 +79,8 @@ def typed(values: pa.Array, column: Column) -> pa.Array:
     if column.type not in TEXTS:
         if any(isinstance(kind, Decimal) for kind in _parts(column.type)):
             values.validate(full=True)  # the parser does not look at the precision of what it has rescaled
+        if column.type in (types.FLOAT, types.DOUBLE) and pc.any(pc.is_inf(values)).as_py():
+            raise pa.ArrowInvalid("a number is beyond its type")
         return values
     fits = pc.match_substring_regex(values, text_shape(column.type))
     if pc.any(pc.invert(fits)).as_py():

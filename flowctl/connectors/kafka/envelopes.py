@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.kafka.decoding import TEXTS, decoded, typed
-from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Struct
@@ -24,18 +23,19 @@ _DEBEZIUM = {"c": "I", "r": "I", "u": "U", "d": "D"}
 _MAXWELL = {"insert": "I", "bootstrap-insert": "I", "update": "U", "delete": "D"}
 #: What is no change of a row: messages of an application, a change of a table's definition.
 _OTHERS = {"debezium": ("m",), "maxwell": ("bootstrap-", "table-", "database-")}
-_TRUNCATE = "t"
 NAMES = {"debezium": "Debezium", "maxwell": "Maxwell"}
 
 
 @dataclass(frozen=True)
 class Rows:
     """One array of ``fields`` per column. ``operations`` are `I`, `U` or `D`. ``numbers`` are those of the messages
-    that the rows come from; None: one row for each message."""
+    that the rows come from; None: one row for each message. ``moves``: some message has two rows, as it changes a key.
+    """
 
     fields: Sequence[pa.Array]
     operations: pa.Array
     numbers: pa.Array | None = None
+    moves: bool = False
 
 
 def rows_of(
@@ -66,7 +66,7 @@ def fields_of(found: Mapping[str, Any], envelope: str) -> Mapping[str, Any] | No
             inner = found.get("payload")
             change = inner if isinstance(inner, dict) else found
             operation, state = change.get("op"), change.get("before" if change.get("op") == "d" else "after")
-            if operation in (_TRUNCATE, *_OTHERS["debezium"]):
+            if operation in _OTHERS["debezium"]:
                 return {}
             return state if operation in _DEBEZIUM and isinstance(state, dict) else None
         case "maxwell":
@@ -78,6 +78,11 @@ def fields_of(found: Mapping[str, Any], envelope: str) -> Mapping[str, Any] | No
             return state if isinstance(state, dict) else None
         case _:
             return found
+
+
+def is_truncation(found: Mapping[str, Any], envelope: str) -> bool:
+    inner = found.get("payload")
+    return envelope == "debezium" and (inner if isinstance(inner, dict) else found).get("op") == "t"
 
 
 def _of_debezium(values: Sequence[bytes | None], columns: Sequence[Column]) -> Rows:
@@ -93,11 +98,6 @@ def _of_debezium(values: Sequence[bytes | None], columns: Sequence[Column]) -> R
         pc.if_else(has_schema, pc.struct_field(inner, name), whole)
         for (name, _), whole in zip(change, outer, strict=True)
     )
-    if pc.any(pc.equal(operation, _TRUNCATE)).as_py():
-        raise TableError(
-            "a message says that the table was truncated, which a topic's table does not follow in this version",
-            hint="Let Debezium leave such messages out (`skipped.operations: t`, its default), and read the table anew",
-        )
     numbers = _kept(values, operation, _DEBEZIUM, _OTHERS["debezium"])
     operation = operation.take(numbers)
     found = pc.if_else(pc.equal(operation, "d"), before.take(numbers), after.take(numbers))
@@ -138,6 +138,7 @@ def _of_maxwell(values: Sequence[bytes | None], columns: Sequence[Column], key: 
         [pa.concat_arrays(both) for both in zip(gone, fields, strict=True)],
         pa.concat_arrays([deletions, operations]),
         pa.concat_arrays([numbers.take(left), numbers]),
+        moves=True,
     )
 
 

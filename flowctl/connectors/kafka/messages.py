@@ -64,7 +64,7 @@ _PARTS: Mapping[str, Callable[[Message], Any]] = {
     "_topic": lambda message: message.topic(),
     "_partition": lambda message: message.partition(),
     "_offset": lambda message: message.offset(),
-    "_timestamp": lambda message: milliseconds(message),
+    "_timestamp": lambda message: usable_milliseconds(message),
     "_key": lambda message: message.key(),
     "_value": lambda message: message.value(),
     "_headers": lambda message: headers_text(message.headers()),
@@ -73,9 +73,10 @@ _PARTS: Mapping[str, Callable[[Message], Any]] = {
 PARTS: Mapping[str, Callable[[Message], Any]] = {
     "value": _PARTS["_value"],
     **_PARTS,
+    "_timestamp": lambda message: milliseconds(message),
     **{landed_name(name): part for name, part in _PARTS.items()},
     PLACE_COLUMN: _PARTS["_offset"],
-    TIME_COLUMN: _PARTS["_timestamp"],
+    TIME_COLUMN: lambda message: milliseconds(message),
 }
 
 
@@ -97,9 +98,19 @@ def letters(rows: pa.RecordBatch) -> list[Message]:
 
 
 def milliseconds(message: Message) -> int | None:
-    """None where the topic keeps no times."""
+    """None where the topic keeps no times. Raises ``pyarrow.ArrowInvalid`` for a time that no calendar has."""
+    import pyarrow as pa
+
     kind, at = message.timestamp()
+    if kind and not 0 <= at <= _LAST:
+        raise pa.ArrowInvalid("a message is not of this era")
     return at if kind else None
+
+
+def usable_milliseconds(message: Message) -> int | None:
+    """As :func:`milliseconds`; also None for what that refuses."""
+    kind, at = message.timestamp()
+    return at if kind and 0 <= at <= _LAST else None
 
 
 def headers_text(headers: Headers | None) -> str | None:
@@ -139,3 +150,5 @@ def parts(messages: Sequence[Message], most_bytes: int) -> Iterator[Sequence[Mes
 
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+#: The last millisecond of the year 9999.
+_LAST = 253_402_300_799_999

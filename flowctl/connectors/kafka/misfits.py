@@ -6,6 +6,7 @@ finds most of those without decoding every message alone, which takes a hundred 
 
 from __future__ import annotations
 
+import datetime as dt
 import decimal
 import json
 import re
@@ -14,19 +15,20 @@ from functools import cache
 from typing import Any, Literal
 
 from flowctl.connectors.exact import text_shape
-from flowctl.connectors.kafka.envelopes import fields_of
+from flowctl.connectors.kafka.envelopes import fields_of, is_truncation
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Decimal, Struct
 
+_UNROUNDED = decimal.Context(prec=100, traps=[decimal.Inexact])
 _BITS = {types.INT8: 8, types.INT16: 16, types.INT32: 32, types.INT64: 64}
 
 
 def misfit(
-    value: bytes | None, columns: Sequence[Column], envelope: str = ""
-) -> Column | Literal["not_json", "not_change"] | None:
+    value: bytes | None, columns: Sequence[Column], envelope: str = "", key: Sequence[str] = ()
+) -> Column | Literal["not_json", "not_change", "truncate", "no_key"] | None:
     """The first of ``columns`` for which the message certainly does not fit, or that it is certainly not one JSON
-    object, or no envelope. None: it may fit."""
+    object, or no envelope; or it has nothing in a column of the ``key``. None: it may fit."""
     if value is None:
         return None
     try:
@@ -37,9 +39,13 @@ def misfit(
         return None
     if not isinstance(found, dict):
         return "not_json"
+    if is_truncation(found, envelope):
+        return "truncate"
     fields = fields_of(found, envelope)
     if fields is None:
         return "not_change"
+    if fields and any(fields.get(column.name) is None for column in columns if column.name in key):
+        return "no_key"
     return next((column for column in columns if _is_unfit(fields.get(column.name), column.type)), None)
 
 
@@ -61,17 +67,30 @@ def _is_unfit(value: Any, kind: DataType) -> bool:
         case types.FLOAT | types.DOUBLE:
             return isinstance(value, bool | str | list | dict)
         case types.DATE | types.TIMESTAMP | types.TIMESTAMP_NTZ:
-            return not isinstance(value, str) or not _shape(kind).search(value)
+            return not isinstance(value, str) or not _shape(kind).search(value) or not _is_day(value[:10])
         case _:
             return not isinstance(value, str)
 
 
+def _is_day(text: str) -> bool:
+    try:
+        dt.date.fromisoformat(text)
+    except ValueError:
+        return text.startswith("0000")  # Python has no such year
+    return True
+
+
 def _is_inexact(value: Any, precision: int, scale: int) -> bool:
-    if isinstance(value, int):
-        return abs(value) >= int(10 ** (precision - scale))
-    if not isinstance(value, decimal.Decimal) or not value.is_finite():
+    try:
+        number = decimal.Decimal(value)
+        exponent = number.normalize(_UNROUNDED).as_tuple().exponent
+    except decimal.Inexact:
         return False
-    return value.adjusted() >= precision - scale and value != 0
+    except (decimal.DecimalException, ValueError):
+        return True
+    if not isinstance(exponent, int):
+        return False  # infinity and the like: left to the parser
+    return number != 0 and (number.adjusted() >= precision - scale or exponent < -scale)
 
 
 @cache

@@ -100,6 +100,7 @@ class TopicCapture(Capture):
                     hint="Check whether its partitions have leaders, and whether a transaction hangs",
                 )
             if taken:
+                self.cluster.reported.clear()  # whatever it was, it is over
                 yield taken
             else:
                 self.cluster.require_connection()

@@ -9,7 +9,7 @@ from typing import Any
 
 from flowctl.errors import TableError
 
-#: What PEM text begins with; anything else is a path.
+#: What PEM text has in it; anything else is a path.
 _PEM = "-----BEGIN"
 #: Options of `tls` and the client's settings for a file and for a text.
 _FILES = {
@@ -25,7 +25,8 @@ def security_settings(options: Mapping[str, Any], base_dir: str) -> dict[str, An
     """Settings of librdkafka. ``options`` have their secrets resolved; files are relative to ``base_dir``. Raises
     ``TableError`` for a file that does not exist, and for a region that is not known."""
     tls, sasl = options.get("tls"), options.get("sasl")
-    protocol = ("SASL_" if sasl else "") + ("SSL" if tls else "PLAINTEXT")
+    is_encrypted = tls is True or isinstance(tls, Mapping)  # an empty map, too: nothing is sent in clear by mistake
+    protocol = ("SASL_" if sasl else "") + ("SSL" if is_encrypted else "PLAINTEXT")
     settings: dict[str, Any] = {"security.protocol": protocol}
     if isinstance(tls, Mapping):
         settings |= _certificates(tls, base_dir)
@@ -42,9 +43,11 @@ def _certificates(tls: Mapping[str, Any], base_dir: str) -> dict[str, Any]:
         if option not in tls:
             continue
         value = str(tls[option])
-        if value.lstrip().startswith(_PEM):
+        if _PEM in value:
             settings[as_text] = value
             continue
+        if "\n" in value.strip():
+            raise TableError(f"tls.{option} is neither the path of a file nor PEM text", hint="Correct the secret")
         path = Path(base_dir, value)
         if not path.is_file():
             raise TableError(f"tls.{option}: there is no file {path}", hint="Correct the path")

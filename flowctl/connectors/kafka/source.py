@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from flowctl.connectors.base import Capabilities
@@ -79,7 +79,8 @@ class KafkaSource(LandedSource):
         found = self.cluster.topics([name]).get(name)
         if found is None or found.id != info.extra["topic_id"]:
             raise StoppedByPolicy(f"topic {name} was deleted since the plan was made", hint="Plan again")
-        yield TopicCapture(self.cluster, found, payload(relation), _CHANGES if relation.key else ())
+        made = replace(payload(relation), is_ordered=len(found.partitions) == 1)
+        yield TopicCapture(self.cluster, found, made, _CHANGES if relation.key else ())
 
 
 def _name(relation: Relation) -> str:

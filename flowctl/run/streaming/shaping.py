@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flowctl import text
-from flowctl.connectors.letters import REASON_COLUMN
 from flowctl.connectors.source import ReadRequest
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target
 from flowctl.engine.spark_types import named
@@ -55,9 +54,7 @@ def shaped_changes(rows: DataFrame, work: Staging) -> DataFrame:
             .withColumn(DETECTED_COLUMN, f.lit(False))
         )
     frame = _with_truncated(frame.drop(*helpers), work)
-    frame = checks.with_reason(frame, table.expect)
-    is_gone = f.col(OP_COLUMN) == "D"  # a deletion has no values that could violate a check
-    return frame.withColumn(REASON_COLUMN, f.when(~is_gone, named(REASON_COLUMN)))
+    return checks.with_reason(frame, table.expect, exempt_deletions=True)
 
 
 def _with_truncated(frame: DataFrame, work: Staging) -> DataFrame:

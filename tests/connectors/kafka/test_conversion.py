@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -94,6 +95,54 @@ def test_a_reason_shows_no_value(value: bytes, key: bytes | None, error: str, re
     with pytest.raises(TableError, match=f"message 1 of partition 0 of topic t: {reason}") as refused:
         Conversion("t", Payload((ID,)), (ID, KEY)).deliver([message(0, b"{}"), message(1, value, key)], Rows(), None)
     assert "secret" not in refused.value.sentences
+
+
+@pytest.mark.parametrize("value", [b'{"op": "c", "after": {"x": 1}}', b'{"op": "d", "before": {"id": null}}'])
+def test_a_change_of_a_row_without_its_key(value: bytes) -> None:
+    rows, rejected = Rows(), Rows()
+    payload = Payload((ID,), envelope="debezium", key=("id",))
+    messages = [message(0, b'{"op": "c", "after": {"id": 1}}'), message(1, value)]
+    assert Conversion("t", payload, (ID,)).deliver(messages, rows, rejected) == 1
+    assert [one["_flowctl_error"] for one in rejected.rows()] == ["no_key"]
+
+
+def test_a_key_of_a_message_that_has_null() -> None:
+    rows, rejected = Rows(), Rows()
+    payload = Payload((Column("name", types.STRING),), of_key=(ID,), key=("id",))
+    messages = [message(0, b"{}", b'{"id": 1}'), message(1, b"{}", b'{"id": null}'), message(2, None, None)]
+    assert Conversion("t", payload, (ID,)).deliver(messages, rows, rejected) == 1
+    assert [one["_flowctl_error"] for one in rejected.rows()] == ["no_key", "no_key"]
+
+
+def test_a_time_that_no_calendar_has() -> None:
+    far = Letter({"_topic": "t", "_partition": 0, "_offset": 1, "_key": None, "_value": b"{}", "_headers": None})
+    far.row["_timestamp"] = Far()  # type: ignore[index]
+    rows, rejected = delivered([message(0, b"{}"), far], ID, Column("_timestamp", types.TIMESTAMP))
+    assert len(rows) == 1
+    assert [(one["_error"], one["_timestamp"]) for one in rejected] == [("no_time", None)]
+    rows, rejected = delivered([far], ID)
+    assert (len(rows), rejected) == (1, [])
+
+
+class Far:
+    """A time of microseconds that was sent as milliseconds."""
+
+    def __sub__(self, _: object) -> Far:
+        return self
+
+    def __truediv__(self, _: object) -> float:
+        return 1_764_000_000_000_000.0
+
+
+def test_a_changed_key_in_a_topic_of_several_partitions() -> None:
+    """Whether the old row's messages come before or after it cannot be known."""
+    value = b'{"type": "update", "data": {"id": 2}, "old": {"id": 1}}'
+    payload = Payload((ID,), envelope="maxwell", key=("id",))
+    rows = Rows()
+    assert Conversion("t", payload, (ID,)).deliver([message(0, value)], rows, None) == 2
+    with pytest.raises(TableError, match="several partitions") as refused:
+        Conversion("t", replace(payload, is_ordered=False), (ID,)).deliver([message(0, value)], rows, None)
+    assert "producer_partition_by" in (refused.value.hint or "")
 
 
 def test_a_stored_letter_is_the_message_that_it_was() -> None:

@@ -73,6 +73,8 @@ def test_values_that_are_of_the_declared_type(text: str, kind: str, value: Any) 
         ("123", "decimal(2,0)"),
         ("100", "decimal(4,2)"),
         ("[99.99, 100]", "array<decimal(4,2)>"),
+        ("1e39", "float"),
+        ("1e400", "double"),
         ("1", "boolean"),
         ("5", "string"),
         ('{"x": 1}', "string"),

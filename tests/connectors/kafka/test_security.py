@@ -228,6 +228,17 @@ def test_a_token_for_msk_is_a_signed_request_of_its_region(
     assert "AKIDEXAMPLE" in parse_qs(signed.query)["X-Amz-Credential"][0]
 
 
+def test_an_empty_map_encrypts() -> None:
+    sasl = {"mechanism": "PLAIN", "username": USER, "password": PASSWORD}
+    assert security_settings({"brokers": "b:1", "tls": {}, "sasl": sasl}, ".")["security.protocol"] == "SASL_SSL"
+
+
+def test_a_certificate_with_text_before_it(secured: Place) -> None:
+    must_read(secured.cluster("TLS", tls={"ca": "Bag Attributes\n" + secured.text("ca.pem")}))
+    with pytest.raises(TableError, match="neither the path of a file nor PEM text"):
+        secured.cluster("TLS", tls={"ca": "one\ntwo"})
+
+
 def test_a_region_that_nobody_knows() -> None:
     with pytest.raises(FlowctlError) as refused:
         security_settings({"brokers": "b:1", "sasl": {"mechanism": "AWS_MSK_IAM"}}, ".")

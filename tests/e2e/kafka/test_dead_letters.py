@@ -153,6 +153,27 @@ def test_a_replay_that_is_given_up_doubles_nothing(flow: Flow, kafka_broker: str
     sent.must_be_in(target)
 
 
+def test_a_committed_replay_that_is_adopted_is_not_read_again(flow: Flow, kafka_broker: str, topic: str) -> None:
+    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    write_flow(flow, kafka_broker, topic, target)
+    kafka.send(kafka_broker, topic, [b'{"id": 0}'], key=b"\xff")
+    sent.count = 1
+    sent.send(5, poison=0)
+    flow.apply()
+    write_flow(flow, kafka_broker, topic, target, options=f"{OPTIONS}, columns: {{exclude: [_key]}}")
+    flow.run("state", "set", "flow.yaml", "clicks", "--accept-definition", "--yes", expect=0)
+    flow.run("dlq", "replay", "flow.yaml", "clicks", "--yes", expect=0)
+    flow.run("dlq", "replay", "flow.yaml", "clicks", "--cancel", "--yes", expect=0)
+    assert flow.actions() == {"clicks": "none"}
+    flow.run("dlq", "replay", "flow.yaml", "clicks", "--yes", expect=0)
+    flow.apply(env={"FLOWCTL_CRASH_AT": "after_commit"}, expect=-9)
+    flow.run("state", "adopt", "flow.yaml", "clicks", "--yes", expect=0)
+    flow.apply()
+    sent.good.append((0, 0, 0))
+    assert target.rows(ROWS) == sorted(sent.good, key=repr)
+    assert listed(flow) == 0
+
+
 def test_what_a_full_refresh_reads_again_is_no_letter_any_more(flow: Flow, kafka_broker: str, topic: str) -> None:
     """Otherwise a replay would double what the refresh has read from the topic."""
     target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
@@ -200,10 +221,14 @@ def test_too_many_letters_stop_the_table(flow: Flow, kafka_broker: str, topic: s
     sent.send(50, poison=0.1)  # 5: fewer than 100 messages count as 100
     flow.apply()
     sent.must_be_in(target)
+    flow.run("dlq", "replay", "flow.yaml", "clicks", "--yes", expect=0)  # those that stay letters are no new ones
+    sent.send(1)
+    flow.apply()
+    sent.must_be_in(target)
     kafka.send(kafka_broker, topic, [b"poison"] * 11 + [b'{"id": 0}'] * 189)
     refused = flow.apply(expect=6)
     assert "dead_letters.max_fraction 5%: 11 of 200 messages would be dead letters" in refused.words
-    assert "(message 50 of partition 0: not one JSON object)" in refused.words
+    assert "(message 51 of partition 0: not one JSON object)" in refused.words
     sent.must_be_in(target)
 
 
