@@ -245,7 +245,8 @@ class _Look:
         cursor = table.cursor
         column = info.column(cursor.column) if cursor else None
         if cursor is None or column is None:
-            start = table.source.start if isinstance(table.source, TopicSource) else ""
+            given = table.source.start if isinstance(table.source, TopicSource) else ""
+            start = given if isinstance(given, str) else ""
             delay = cursor.delay if cursor else None
             return WatermarkRequest(read, info, column, delay=delay, estimate=self.estimate, start=start)
         recorded = None if table.id in self.full_refresh else _continues_from(self.state.table(table.id))

@@ -20,6 +20,12 @@ def offsets_interval(table: TableSpec, watermark: HighWatermark, recorded: Posit
     if not isinstance(upper, OffsetsPosition) or not isinstance(start, OffsetsPosition):
         return Stop("the topic was deleted while the plan was made", "Plan again", "from")
     notes = tuple(_held_back(watermark))
+    if recorded is None and isinstance(table.source, TopicSource) and isinstance(table.source.start, OffsetsPosition):
+        given = table.source.start
+        oldest = watermark.oldest if isinstance(watermark.oldest, OffsetsPosition) else upper
+        if wrong := _outside(given, oldest, upper):
+            return Stop(f"`start` is not within the topic: {wrong}", "Correct `start`", "from.start")
+        start = given.or_else(oldest)
     if recorded is None:
         count = upper.messages_since(start)
         return Work(Interval(start, upper), f"first run, {_messages(count)} from {_start_of(table)}", notes)
@@ -74,13 +80,25 @@ def _ahead(lower: OffsetsPosition, upper: OffsetsPosition) -> str:
     return ""
 
 
+def _outside(given: OffsetsPosition, oldest: OffsetsPosition, upper: OffsetsPosition) -> str:
+    """What is wrong with the offsets of the spec; empty if all of them exist, or are the ends."""
+    for partition, offset in given.offsets:
+        first, end = oldest.of(partition), upper.of(partition)
+        if first is None or end is None:
+            return f"there is no partition {partition}"
+        if not first <= offset <= end:
+            return f"partition {partition} has offsets from {first} to {end}, not {offset}"
+    return ""
+
+
 def _position(offsets: Mapping[int, int]) -> str:
     """As `state set --position` takes it."""
     return json.dumps(to_json(OffsetsPosition(tuple(offsets.items()))))
 
 
 def _start_of(table: TableSpec) -> str:
-    return table.source.start if isinstance(table.source, TopicSource) else "earliest"
+    start = table.source.start if isinstance(table.source, TopicSource) else "earliest"
+    return start if isinstance(start, str) else "`start`"
 
 
 def _messages(count: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
+from flowctl.model.position import OffsetsPosition
 from flowctl.spec.findings import Findings
 from flowctl.spec.names import ObjectSyntax, object_parts, split_reference
 from flowctl.spec.node import Node
@@ -125,8 +126,11 @@ def _with_start(source: ObjectSource, node: Node, key: str, findings: Findings) 
         hint = "Remove it, or write `cursor: {start: …}`"
         findings.error(start.place, "`start` belongs to topics", hint, "unusable-key")
         return None
+    if start.entries:
+        offsets = sorted((int(partition), int(offset.text)) for partition, offset in start.entries.items())
+        return replace(source, start=OffsetsPosition(tuple(offsets)))
     if not _is_start(start.text):
-        hint = "Write earliest, latest, or a time with its zone, such as 2026-11-01T00:00:00Z"
+        hint = "Write earliest, latest, a time with its zone, such as 2026-11-01T00:00:00Z, or {0: 120, 1: 98}"
         findings.error(start, f"`start: {start.text}` is no place in a topic", hint, "bad-start")
         return None
     return replace(source, start=start.text)

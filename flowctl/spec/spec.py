@@ -12,6 +12,7 @@ from typing import Any, Literal
 from flowctl.diagnostics import Mark
 from flowctl.expect.expectation import Expectation
 from flowctl.model.mode import Mode
+from flowctl.model.position import OffsetsPosition
 from flowctl.model.table_info import ObjectName
 
 
@@ -71,9 +72,10 @@ class StreamTable(ObjectSource):
 
 @dataclass(frozen=True)
 class TopicSource(ObjectSource):
-    """``connection:topic``. ``start`` is where the first run begins: `earliest`, `latest`, or an RFC 3339 time."""
+    """``connection:topic``. ``start`` is where the first run begins: `earliest`, `latest`, an RFC 3339 time, or the
+    offsets of some partitions."""
 
-    start: str = "earliest"
+    start: str | OffsetsPosition = "earliest"
 
 
 @dataclass(frozen=True)

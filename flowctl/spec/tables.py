@@ -196,6 +196,12 @@ def _own(node: Node) -> bool:
     return any(not leaf.origin for _, leaf in leaves(node))
 
 
+def _is_given(name: str, child: Node) -> bool:
+    if name == "start" and child.entries:
+        return all(key.isdecimal() and type(one.value) is int and one.value >= 0 for key, one in child.entries.items())
+    return isinstance(child.value, str) and bool(child.value)
+
+
 def _well_formed(node: Node, key: str) -> bool:
     """Whether the schema accepts the shape of `from` or `to`: only then are they parsed."""
     if isinstance(node.value, str):
@@ -205,5 +211,5 @@ def _well_formed(node: Node, key: str) -> bool:
     return (
         has_all
         and bool(node.entries)
-        and all(name in known and isinstance(child.value, str) and child.value for name, child in node.entries.items())
+        and all(name in known and _is_given(name, child) for name, child in node.entries.items())
     )

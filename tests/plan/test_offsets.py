@@ -129,3 +129,27 @@ def test_dead_letters_are_read_again_when_a_user_wants_it(end, reason, rows):
 def test_no_letter_is_read_again_without_a_place_for_those_that_stay():
     made = planned(at(100), at(100), replay=True)
     assert (action_of(made), made.reason) == ("none", "no new messages")
+
+
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        (((0, 100),), (at(100, 0), "first run, at most 118 messages from `start`")),
+        (((0, 120), (1, 98)), (at(120, 98), "first run, no messages from `start`")),
+        (((0, 121),), "`start` is not within the topic: partition 0 has offsets from 0 to 120, not 121"),
+        (((2, 0),), "`start` is not within the topic: there is no partition 2"),
+    ],
+)
+def test_a_first_run_at_offsets_of_the_spec(start, found):
+    spec = replace(SPEC, source=replace(SPEC.source, start=OffsetsPosition(start)))
+    made = planned(None, at(120, 98), spec=spec)
+    if isinstance(found, str):
+        assert (action_of(made), made.reason, made.hint) == ("stop", found, "Correct `start`")
+    else:
+        assert (made.interval, made.reason) == (Interval(found[0], at(120, 98)), found[1])
+
+
+def test_a_start_below_what_is_left_of_a_topic():
+    spec = replace(SPEC, source=replace(SPEC.source, start=OffsetsPosition(((0, 10),))))
+    made = planned(None, at(120), oldest=(60,), spec=spec)
+    assert made.reason == "`start` is not within the topic: partition 0 has offsets from 60 to 120, not 10"
