@@ -21,7 +21,7 @@ from flowctl.model.table_info import Column
 from flowctl.plan.projection import is_mask
 from flowctl.run.conversion import converted, is_plain
 from flowctl.run.masking import PREFIX
-from flowctl.spec.spec import DetectFlag, ReportedDeletes, TableSpec
+from flowctl.spec.spec import DetectFlag, TableSpec
 from flowctl.sql.dialects import quoted
 from flowctl.sql.row_hash import row_hash_sql
 
@@ -124,7 +124,7 @@ def keyed(
     is the intent's time."""
     from pyspark.sql import functions as f
 
-    extra = [_operation(columns.source, table).alias(OP_COLUMN), _order(table, snapshot).alias(_ORDER)]
+    extra = [_operation(rows, columns.source, table).alias(OP_COLUMN), _order(table, snapshot).alias(_ORDER)]
     own = [TIME_COLUMN] if TIME_COLUMN in rows.columns and table.mode == "scd2" else []
     extra += [named(name) for name in (*own, *carried)]
     frame = projected(rows, columns.projection, columns.source, extra)
@@ -164,11 +164,11 @@ def without_order(frame: DataFrame) -> DataFrame:
     return frame.drop(_ORDER, _TIE)
 
 
-def _operation(columns: Sequence[Column], table: TableSpec) -> SparkColumn:
+def _operation(rows: DataFrame, columns: Sequence[Column], table: TableSpec) -> SparkColumn:
     """``D`` if the source reports that the row was deleted, or its flag says so; otherwise ``U``."""
     from pyspark.sql import functions as f
 
-    if isinstance(table.deletes, ReportedDeletes):
+    if DELETED_COLUMN in rows.columns:
         return f.when(named(DELETED_COLUMN), f.lit("D")).otherwise(f.lit("U"))
     if not isinstance(table.deletes, DetectFlag):
         return f.lit("U")

@@ -119,11 +119,6 @@ def choose_for_sidecar(
     return Way.STATEMENTS if by_statements else Way.MARKS
 
 
-def way_of_all(engine: EngineTraits) -> Way:
-    """The way that supports every write the engine can do."""
-    return Way.STATEMENTS if engine.has_jvm else Way.MARKS
-
-
 def _asks_for_more(there: TableInfo | None, write: WriteShape) -> str:
     """What requires more of a writer than adding and removing files; empty for nothing."""
     if write.layout.partition_by:

@@ -184,11 +184,19 @@ def lost_observations_of(lineage: str, last: DataCommit, before: int | None = No
 
 
 def quarantine(
-    writer: Writer, location: TableLocation, rows: Batch, job: WriteJob, since: int, through: int | None
+    spark: SparkSession,
+    buffer: Buffer,
+    location: TableLocation,
+    rows: Batch,
+    job: WriteJob,
+    since: int,
+    through: int | None,
 ) -> None:
     """As :meth:`flowctl.connectors.target.Target.quarantine`."""
-    side = side_job(job, job.columns)
-    table = writer.prepare_sidecar(location, open_table(location), side)
+    side, there, engine = side_job(job, job.columns), open_table(location), traits_of(spark)
+    way = choose_for_sidecar(there.info(job.object) if there is not None else None, side.columns, (), engine)
+    writer = writer_for(way, engine, spark, buffer)
+    table = writer.prepare_sidecar(location, there, side)
     last = 2**63 - 1 if through is None else through
     going: Condition = [
         [(_LINEAGE.name, "=", job.record.lineage), (_NUMBER.name, ">=", since), (_NUMBER.name, "<=", last)]

@@ -186,12 +186,9 @@ class DeltaTarget(Target):
         self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int, through: int | None = None
     ) -> None:
         from flowctl.connectors.delta import history
-        from flowctl.connectors.delta.choice import traits_of, way_of_all
-        from flowctl.connectors.delta.writer import writer_for
 
-        engine = traits_of(spark)
-        writer = writer_for(way_of_all(engine), engine, spark, self._required_buffer)
-        history.quarantine(writer, self._location(job.object), OnEngine(frame), job, since, through)
+        location = self._location(job.object)
+        history.quarantine(spark, self._required_buffer, location, OnEngine(frame), job, since, through)
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
         """For local folders: an object store reports it at the first write only."""
