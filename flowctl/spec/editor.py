@@ -19,7 +19,7 @@ def editor_schema() -> dict[str, Any]:
     document = dict(envelope())
     definitions = dict(document["$defs"])
     modes = definitions.pop("modes")
-    for role_name in ("stream_table", "polled_table"):  # an editor does not see what a name in `from` stands for
+    for role_name in ("stream_table", "topic_table", "polled_table"):  # an editor does not see what `from` names
         definitions.pop(role_name)
     stream = definitions.pop("stream")
     for type in connector_types():

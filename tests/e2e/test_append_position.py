@@ -54,6 +54,7 @@ def hint(flow: Flow, table: str) -> str:
     return str(step["hint"])
 
 
+@pytest.mark.full
 def test_changed_columns_and_late_equal_rows_neither_double_nor_lose_rows(flow: Flow) -> None:
     start(flow, added="", excluded="", equal="", dropped="", renamed="")
     change(flow, "ALTER TABLE added ADD COLUMN level TEXT DEFAULT 'info'; INSERT INTO added VALUES (3, 'd', 'h', 'x')")
@@ -110,6 +111,7 @@ MERGE = """
 """
 
 
+@pytest.mark.full
 def test_a_merge_finds_the_row_that_moved_back_behind_its_position(flow: Flow) -> None:
     flow.write(FLOW.replace("mode: append, cursor: {column: at}", "").replace("dst, }", "dst}") + MERGE)
     change(flow, "CREATE TABLE moved (at INTEGER, line TEXT, host TEXT, at_time TIMESTAMP)")

@@ -78,6 +78,7 @@ def test_a_full_refresh_names_the_values_that_an_earlier_run_has_kept(
     assert shop.actions() == {"t": "none"}
 
 
+@pytest.mark.full
 def test_a_delta_table_that_is_replaced_goes_on_naming_columns_of_others(
     tmp_path: Path, postgres_database: str
 ) -> None:

@@ -3,11 +3,12 @@ since, and nothing is there twice."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from flowctl.crashpoints import POINTS
+from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow, sqlite_rows
 from tests.e2e.orders import MODES, must_be_right, write_flow
 from tests.e2e.targets import KINDS, Kind, TargetPlace, place
@@ -15,14 +16,15 @@ from tests.e2e.targets import KINDS, Kind, TargetPlace, place
 KILLED = -9
 #: What there is to do when all is done: without a position everything is read again, and keys are compared each time.
 AFTER = {"append": "none", "truncate": "change", "merge": "change", "scd2": "none"}
-#: On Sail: what commits in another way than with Spark.
+#: On Sail: what commits in another way than with Spark. Of the steps, those around the commit.
 IN_EVERY_RUN = (("delta", "merge"),)
+MAIN_POINTS: tuple[Point, ...] = ("after_intent", "in_commit", "after_commit")
 
 
-def walk_the_protocol(flow: Flow, mode: str, target: TargetPlace, spark: str) -> None:
+def walk_the_protocol(flow: Flow, mode: str, target: TargetPlace, spark: str, points: Sequence[Point] = POINTS) -> None:
     source = write_flow(flow, mode, target, spark)
     staged = mode in ("merge", "scd2")
-    for round, point in enumerate(point for point in POINTS if staged or point != "after_stage"):
+    for round, point in enumerate(point for point in points if staged or point != "after_stage"):
         if round:
             source.change(mode, 2 * round)
         killed = flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None)
@@ -75,19 +77,22 @@ def test_a_killed_apply_loses_and_doubles_nothing(
 
 
 @pytest.mark.parametrize(
-    ("kind", "mode"),
+    ("kind", "mode", "points"),
     [
-        pytest.param(kind, mode, marks=() if (kind, mode) in IN_EVERY_RUN else pytest.mark.full)
-        for kind in KINDS
-        for mode in MODES
+        *(pytest.param(kind, mode, MAIN_POINTS, id=f"{kind}-{mode}-main") for kind, mode in IN_EVERY_RUN),
+        *(
+            pytest.param(kind, mode, POINTS, id=f"{kind}-{mode}", marks=pytest.mark.full)
+            for kind in KINDS
+            for mode in MODES
+        ),
     ],
 )
 def test_an_apply_killed_on_sail_loses_and_doubles_nothing(
-    kind: Kind, mode: str, tmp_path: Path, postgres_database: str
+    kind: Kind, mode: str, points: Sequence[Point], tmp_path: Path, postgres_database: str
 ) -> None:
     """The engine dies with the process; what it has written is read by Spark."""
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database), "sail")
+    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database), "sail", points)
 
 
 @pytest.mark.full

@@ -241,7 +241,13 @@ def test_a_flag_makes_a_delete(bench: Bench) -> None:
 
 @pytest.mark.parametrize("mode", [pytest.param("merge", marks=pytest.mark.full), "scd2"])
 @pytest.mark.parametrize("action", [pytest.param("hard", marks=pytest.mark.full), "soft"])
-@pytest.mark.parametrize("expect", [(), (Unique(column="note", on_fail="warn", mark=MARK),)], ids=["bare", "expect"])
+@pytest.mark.parametrize(
+    "expect",
+    [
+        pytest.param((), id="bare", marks=pytest.mark.full),
+        pytest.param((Unique(column="note", on_fail="warn", mark=MARK),), id="expect"),
+    ],
+)
 def test_flagged_rows_that_are_deleted_already_do_not_count_for_the_guard(
     bench: Bench, mode: Any, action: Any, expect: Any
 ) -> None:

@@ -49,7 +49,7 @@ def once(work: object) -> object:
     return lambda: next(calls, lambda: None)()
 
 
-@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
+@pytest.mark.parametrize("mode", ["append", pytest.param("truncate", marks=pytest.mark.full), "merge"])
 def test_a_void_is_decided_on_the_version_that_it_is_written_over(writer: Writer, mode: Mode) -> None:
     """The stale writer lands after the void has asked for the number: then the number is its, and no void."""
     batch = upserts if mode == "merge" else lambda *rows: list(rows)
@@ -74,8 +74,8 @@ def test_a_write_whose_number_was_given_up_meanwhile_says_so(writer: Writer, mod
     "layout",
     [
         pytest.param(PLAIN, id="plain"),
-        pytest.param(PARTITIONED, id="partitioned"),
-        pytest.param(CLUSTERED, id="clustered", marks=pytest.mark.needs("clustering")),
+        pytest.param(PARTITIONED, id="partitioned", marks=pytest.mark.full),
+        pytest.param(CLUSTERED, id="clustered", marks=[pytest.mark.needs("clustering"), pytest.mark.full]),
     ],
 )
 @pytest.mark.parametrize("mode", ["truncate", "merge"])

@@ -104,8 +104,8 @@ def create(writer: Writer, columns: tuple[Column, ...], layout: Layout = PLAIN) 
     return writer.place.target.create_statements(writer.place.object, columns, layout)
 
 
-@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
-@pytest.mark.parametrize("lost", ["", "__HIVE_DEFAULT_PARTITION__"])
+@pytest.mark.parametrize("mode", ["append", pytest.param("truncate", marks=pytest.mark.full), "merge"])
+@pytest.mark.parametrize("lost", ["", pytest.param("__HIVE_DEFAULT_PARTITION__", marks=pytest.mark.full)])
 def test_a_text_that_a_partition_would_keep_as_null_is_refused_by_name(writer: Writer, mode: Mode, lost: str) -> None:
     layout = Layout(("name",))
     writer.write([row(1), row(2, None)], 1, create=create(writer, COLUMNS, layout), layout=layout)

@@ -153,6 +153,7 @@ def test_a_replay_that_is_given_up_doubles_nothing(flow: Flow, kafka_broker: str
     sent.must_be_in(target)
 
 
+@pytest.mark.full
 def test_a_committed_replay_that_is_adopted_is_not_read_again(flow: Flow, kafka_broker: str, topic: str) -> None:
     target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target)
@@ -194,6 +195,7 @@ def test_what_a_full_refresh_reads_again_is_no_letter_any_more(flow: Flow, kafka
     assert flow.actions() == {"clicks": "none"}  # the replay that was asked for is settled, too
 
 
+@pytest.mark.full
 def test_a_spec_without_letters_any_more_loses_none(flow: Flow, kafka_broker: str, topic: str) -> None:
     target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target)
