@@ -4,7 +4,7 @@ VENV   := $(CURDIR)/.venv
 BIN    := $(VENV)/bin
 export PYTHON
 
-.PHONY: venv demo lint test-unit test-unit-package test-unit-others test test-spark test-sail test-e2e test-streams test-others test-runs test-full bench clean
+.PHONY: venv demo lint test-unit test-unit-package test-unit-others test test-spark test-sail test-e2e test-streams test-kafka test-others test-runs test-full bench clean
 
 venv: $(VENV)/.ready
 
@@ -42,7 +42,7 @@ test-unit-others: venv
 # Parts side by side, each with servers of its own: small tests wait for processes, servers and disks most of the time.
 # The longest are the first to start; the others take the place of whichever ends first.
 test: lint
-	$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-spark test-e2e test-sail test-streams test-others test-runs
+	$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-spark test-e2e test-sail test-runs test-others test-streams test-kafka
 
 # Of tests/run, beside tests/connectors: so the parts are about equally long.
 BESIDE := tests/run/test_stage.py
@@ -57,10 +57,13 @@ test-sail: venv
 	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "engine and not full" tests/connectors tests/run/test_effects.py tests/run/test_effects_shown.py
 
 test-e2e: venv
-	$(BIN)/python -m pytest -m "not full" tests/e2e --ignore=tests/e2e/streams
+	$(BIN)/python -m pytest -m "not full" tests/e2e --ignore=tests/e2e/streams --ignore=tests/e2e/kafka
 
 test-streams: venv
 	$(BIN)/python -m pytest -m "not full" tests/e2e/streams
+
+test-kafka: venv
+	$(BIN)/python -m pytest -m "not full" tests/e2e/kafka
 
 test-others: venv
 	$(BIN)/python -m pytest -m "not full and not engine" --ignore=tests/e2e

@@ -37,8 +37,9 @@ OWN_COLUMNS = (*ORIGIN, _REASON)
 
 @dataclass(frozen=True)
 class Sidecar:
-    """Where and how rejected rows are stored. ``own`` are the columns without which it is not ours; ``stored`` makes
-    the frame and its columns, in order; two rows are the same if their ``identity`` is (None: all but ``own``).
+    """Where and how rejected rows are stored. ``own`` are columns that all rows have, whatever was rejected; ``stored``
+    makes the frame and its columns, in order; two rows are the same if their ``identity`` is (None: all but their
+    origin).
     ``goes_with_content``: rows rejected before are removed when the target's whole content has been replaced."""
 
     suffix: str
@@ -108,7 +109,6 @@ def side_job(job: WriteJob, sidecar: Sidecar) -> WriteJob:
 
 
 def _quarantined(rejected: DataFrame, job: WriteJob) -> tuple[DataFrame, tuple[Column, ...]]:
-
     internal = (*_INTERNAL, "row_hash") if job.mode == "scd2" else _INTERNAL
     kept = [name for name in rejected.columns if name not in internal]
     text = [as_text(rejected, name) for name in kept]

@@ -129,6 +129,7 @@ def test_a_merge_finds_the_row_that_moved_back_behind_its_position(flow: Flow) -
     assert set(flow.actions().values()) == {"none"}
 
 
+@pytest.mark.full
 def test_a_number_given_up_does_not_hide_how_far_the_target_has_come(flow: Flow) -> None:
     """The target's newest number is a void when the state is rolled back."""
     start(flow, log="")

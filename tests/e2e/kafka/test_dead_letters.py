@@ -135,6 +135,7 @@ def test_a_killed_replay_makes_each_letter_a_row_once(
         flow.run("state", "set", "flow.yaml", "clicks", "--accept-definition", "--yes", expect=0)
 
 
+@pytest.mark.full
 def test_a_replay_that_is_given_up_doubles_nothing(flow: Flow, kafka_broker: str, topic: str) -> None:
     """What it had rejected is gone with it: otherwise the next replay would read the old letters and these."""
     target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
