@@ -59,7 +59,7 @@ EVERYTHING = Interval(None, NoPosition())
 class People(Snapshot, Capture):
     """What this process reads itself: as a landed source's capture, and as a small direct read."""
 
-    def read(self, request: ReadRequest, sink) -> int:
+    def read(self, request: ReadRequest, sink, rejected=None) -> int:
         for batch in ROWS.to_batches():
             sink.write(batch)
         return ROWS.num_rows
