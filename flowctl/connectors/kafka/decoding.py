@@ -7,6 +7,7 @@ shows whether every message is exactly one object, and which one is not.
 from __future__ import annotations
 
 import io
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _MARKER = f"flowctl-{uuid.uuid4().hex}"
 #: What JSON has no values for: they are texts of the type's own shape.
 TEXTS = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ)
+_ROW = re.compile(r" in row (\d+)")
 #: Bytes of messages that are parsed at once.
 BATCH_BYTES = 16 << 20
 
@@ -63,6 +65,13 @@ def decoded(values: Sequence[bytes | None], columns: Sequence[Column]) -> list[p
         raise pa.ArrowInvalid("a message is not exactly one object")
     rows = found.take(pa.array(range(1, len(expected), 2), pa.int64()))
     return [typed(rows.column(column.name).combine_chunks(), column) for column in columns]
+
+
+def refused_message(error: pa.ArrowInvalid) -> int | None:
+    """The number of the message that the parser has refused, as far as its error tells: a hint, since a message that is
+    several values shifts it. None: it tells nothing."""
+    found = _ROW.search(str(error))
+    return int(found[1]) // 2 if found else None  # a marker stands before each message
 
 
 def _given(values: Sequence[bytes | None]) -> Iterator[tuple[int, bytes | None]]:
