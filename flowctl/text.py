@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -43,6 +44,14 @@ def cut(text: str, width: int) -> str:
     """One line of at most ``width`` columns, ending in … if it was truncated."""
     line = text.replace(NO_BREAK, " ")
     return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
+
+
+def bytes_in_json(value: bytes) -> dict[str, str]:
+    """As ``value`` if it is UTF-8, otherwise as ``base64``."""
+    try:
+        return {"value": value.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
 
 
 def labelled(label: str, said: str, width: int, style: str = "", room: int = 11) -> list[Line]:

@@ -1,12 +1,12 @@
-"""Jars of a peer, fetched with the Ivy of the pyspark wheel into a folder below ``bench/.venvs``."""
+"""Jars of a peer, in a folder below ``bench/.venvs``."""
 
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 from bench.peers import HERE
+from tests.services import ivy
 
 
 def folder(peer: str) -> Path:
@@ -22,15 +22,10 @@ def is_ready(peer: str, *more: str) -> bool:
 
 def fetch(peer: str) -> Path:
     """Fetches the jars into ``jars`` of the peer's folder, which is emptied first, and returns that folder."""
-    from flowctl.engine.jars import spark_jars
-
     print(f"{peer}: fetching …", flush=True)
     place = folder(peer)
     shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    [ivy] = spark_jars().glob("ivy-*.jar")
-    wanted = ["-ivy", str(HERE / peer / "ivy.xml"), "-cache", "cache", "-retrieve", "jars/[artifact]-[revision].[ext]"]
-    subprocess.run(["java", "-jar", str(ivy), *wanted, "-warn"], cwd=place, check=True)
+    ivy.retrieve(HERE / peer / "ivy.xml", place / "jars")
     return place
 
 

@@ -10,6 +10,8 @@ import click
 
 Command = Callable[..., Any]
 
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+
 
 def spec_argument(command: Command) -> Command:
     """``SPEC``, the path of one spec file, and ``--var``: ``command`` is called with the loaded ``spec``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import click
 
 from flowctl import text
 from flowctl.cli import output
-from flowctl.cli.arguments import spec_argument
+from flowctl.cli.arguments import spec_argument, yes_option
 from flowctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def show(spec: Spec, table_id: str, limit: int) -> int:
 @spec_argument
 @click.argument("table_id", metavar="ID")
 @click.option("--cancel", is_flag=True, help="Withdraw it: the next run reads none again.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 def replay(spec: Spec, table_id: str, cancel: bool, yes: bool) -> int:
     """Have the next run read a table's dead letters again, under the spec as it is then. What still does not fit
     becomes a dead letter of that run."""
@@ -123,10 +122,8 @@ def _counts_json(box: LetterBox, counts: list[tuple[str, str, int]]) -> dict[str
 def _json(value: Any) -> Any:
     match value:
         case bytes():
-            try:
-                return value.decode()
-            except UnicodeDecodeError:
-                return {"base64": base64.b64encode(value).decode()}
+            shown = text.bytes_in_json(value)
+            return shown.get("value", shown)
         case dt.datetime():
             return value.isoformat().replace("+00:00", "Z")
         case _:

@@ -9,7 +9,7 @@ import click
 
 from flowctl import text
 from flowctl.cli import output
-from flowctl.cli.arguments import lock_timeout_option, spec_argument
+from flowctl.cli.arguments import lock_timeout_option, spec_argument, yes_option
 from flowctl.text import Line, Piece
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ FORMAT = 1
     multiple=True,
     help="Only these tables, with their sidecars; terms as for `plan`; repeatable.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @lock_timeout_option
 def command(spec: Spec, select: tuple[str, ...], yes: bool, lock_timeout: float) -> int:
     """Compact Delta tables, write checkpoints and remove old files, where that is due."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flowctl.cli import output
-from flowctl.cli.arguments import spec_argument
+from flowctl.cli.arguments import spec_argument, yes_option
 from flowctl.cli.state_places import StatePlace, known_table, place_of_stream, place_of_table, stream_option
 from flowctl.cli.state_streams import end_stream, resnapshot
 from flowctl.cli.state_views import FORMAT, history, list_tables, show, state_json
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from flowctl.observe.world import Observed
     from flowctl.spec.spec import Spec, TableSpec
     from flowctl.state.document import StateDocument, TableState
-
-yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @click.group("state")

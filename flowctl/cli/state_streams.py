@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flowctl.cli.arguments import spec_argument
+from flowctl.cli.arguments import spec_argument, yes_option
 from flowctl.cli.state_places import StatePlace, known_table, place_of_former, place_of_stream, place_of_table
 from flowctl.errors import UsageError
 from flowctl.text import some
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @spec_argument
 @click.argument("names", metavar="ID...", nargs=-1, required=True)
 @click.option("--append-again", is_flag=True, help="Tables that append get all rows of the snapshot again.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 def resnapshot(spec: Spec, names: tuple[str, ...], append_again: bool, yes: bool) -> int:
     """Read tables of a change stream, or a whole stream, in full again. The next run does it, and replaces the content
     of each target in one commit; soft deletes and histories are compared by key."""
@@ -56,7 +56,7 @@ def resnapshot(spec: Spec, names: tuple[str, ...], append_again: bool, yes: bool
 @spec_argument
 @click.argument("name", metavar="STREAM")
 @click.option("--reader-is-gone", is_flag=True, help="Do not ask the source: the stream's reader was removed there.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 def end_stream(spec: Spec, name: str, reader_is_gone: bool, yes: bool) -> int:
     """End a change stream that no table of the spec reads any more: remove its reader from the source, and what it has
     captured. Touches no target."""

@@ -8,7 +8,7 @@ from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic
 from flowctl.model import reserved, types
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.resolve.places import SIDECARS, sidecars_of
+from flowctl.resolve.places import QUARANTINE, SIDECARS, sidecars_of
 from flowctl.spec.spec import Spec, TableSpec
 
 #: Columns that scd2 adds to the source's, in this order. Event times of other types are cast to TIMESTAMP.
@@ -34,8 +34,8 @@ def own_columns(table: TableSpec) -> Mapping[str, Column]:
 
 def reserved_names(table: TableSpec) -> frozenset[str]:
     """Names of flowctl's own columns in this table's target and in its quarantine, in lower case."""
-    quarantines = "__quarantine" in sidecars_of(table)
-    return frozenset(own_columns(table)) | (reserved.QUARANTINE if quarantines else frozenset())
+    own = frozenset(own_columns(table))
+    return own | reserved.QUARANTINE if QUARANTINE in sidecars_of(table) else own
 
 
 def refused_name(table: TableSpec, spec: Spec) -> tuple[str, str] | None:

@@ -15,11 +15,12 @@ from flowctl.model.table_info import ObjectName
 from flowctl.spec.semantics import same_target
 from flowctl.spec.spec import Connection, ObjectSource, Spec, TableSpec
 
+QUARANTINE, DEAD_LETTERS = "__quarantine", "__dead_letters"
 #: Suffixes of a table's sidecars, appended to its own name, with what they hold.
 SIDECARS: Mapping[str, str] = {
     "__observed": "observations",
-    "__quarantine": "quarantined rows",
-    "__dead_letters": "dead letters",
+    QUARANTINE: "quarantined rows",
+    DEAD_LETTERS: "dead letters",
 }
 
 PlaceOf = Callable[[Connection, ObjectName], str | None]
@@ -32,11 +33,10 @@ def owner_name(name: str) -> str:
 
 def sidecars_of(table: TableSpec) -> tuple[str, ...]:
     """The suffixes of the sidecars that a table has or may get."""
-    quarantines = any(check.on_fail == "quarantine" for check in table.expect)
     wanted = {
         "__observed": table.mode == "scd2",
-        "__quarantine": quarantines and table.dead_letters is None,
-        "__dead_letters": table.dead_letters is not None,
+        QUARANTINE: table.quarantines and table.dead_letters is None,
+        DEAD_LETTERS: table.dead_letters is not None,
     }
     return tuple(suffix for suffix, has in wanted.items() if has)
 

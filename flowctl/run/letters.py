@@ -24,6 +24,8 @@ from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column
+from flowctl.resolve.places import DEAD_LETTERS
+from flowctl.run import checks
 from flowctl.run.attempt import COMMIT_MARGIN, Attempt, RunContext
 from flowctl.run.opening import open_target, take_table_lease
 from flowctl.run.quarantine import LINEAGE, NUMBER, ORIGIN, Sidecar, origin, remove_rejected
@@ -63,29 +65,42 @@ def remove_replayed(attempt: Attempt, run: RunContext) -> None:
 
 def carried(table: TableSpec) -> tuple[Column, ...]:
     """The columns of the message that each row carries until the checks have decided on it."""
-    quarantines = any(check.on_fail == "quarantine" for check in table.expect)
-    return landed(MESSAGE_COLUMNS) if table.dead_letters is not None and quarantines else ()
+    return landed(MESSAGE_COLUMNS) if table.dead_letters is not None and table.quarantines else ()
 
 
 def all_rejected(
-    failed: DataFrame | None, landed_rows: Landed | None, spark: SparkSession, folder: Callable[[], BufferFolder]
+    table: TableSpec,
+    failed: DataFrame | None,
+    failures: int,
+    read: Landed,
+    spark: SparkSession,
+    folder: Callable[[], BufferFolder],
+) -> tuple[DataFrame | None, int]:
+    """The letters of the rows that ``failed`` checks, of which there are ``failures``, and of the messages that were
+    not decoded; and their number. Raises ``StoppedByPolicy`` if they are too many."""
+    rejected, count = _together(failed, read, spark, folder), failures + read.letter_count
+    checks.refuse_dead_letters(table, count - read.again, read.messages, lambda: _example(rejected))
+    return rejected, count
+
+
+def _together(
+    failed: DataFrame | None, read: Landed, spark: SparkSession, folder: Callable[[], BufferFolder]
 ) -> DataFrame | None:
-    """The letters of rows that ``failed`` checks, and of messages that were not decoded."""
     from pyspark.sql import functions as f
 
     names = [landed_name(column.name) for column in LETTER_COLUMNS]
     frames = []
     if failed is not None:
         frames.append(failed.withColumn(landed_name("_error"), f.lit(CHECK)).select(*map(named, names)))
-    if landed_rows is not None and landed_rows.letters is not None:
-        frames.append(frame_of(landed_rows.letters, spark, folder).select(*map(named, names)))
+    if read.letters is not None:
+        frames.append(frame_of(read.letters, spark, folder).select(*map(named, names)))
     if not frames:
         return None
     first, *others = frames
     return first.unionByName(others[0]) if others else first
 
 
-def example(rejected: DataFrame | None) -> str:
+def _example(rejected: DataFrame | None) -> str:
     """The place of one letter, and what is wrong with it."""
     row = rejected.first() if rejected is not None else None
     if row is None:
@@ -100,8 +115,7 @@ def _stored(rejected: DataFrame, job: WriteJob) -> tuple[DataFrame, tuple[Column
 
 
 SIDECAR = Sidecar(
-    "__dead_letters",
-    "dead letters",
+    DEAD_LETTERS,
     ORIGIN,
     _stored,
     identity=("_topic", "_partition", "_offset", "_timestamp", "_error", "_reason"),

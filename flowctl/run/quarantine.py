@@ -18,6 +18,8 @@ from flowctl.errors import StoppedByPolicy
 from flowctl.model import reserved, types
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column, ObjectName
+from flowctl.resolve import places
+from flowctl.resolve.places import SIDECARS
 from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
@@ -39,11 +41,10 @@ OWN_COLUMNS = (*ORIGIN, _REASON)
 class Sidecar:
     """Where and how rejected rows are stored. ``own`` are columns that all rows have, whatever was rejected; ``stored``
     makes the frame and its columns, in order; two rows are the same if their ``identity`` is (None: all but their
-    origin).
-    ``goes_with_content``: rows rejected before are removed when the target's whole content has been replaced."""
+    origin). ``goes_with_content``: rows rejected before are removed when the target's whole content has been
+    replaced."""
 
     suffix: str
-    holds: str
     own: tuple[Column, ...]
     stored: Callable[[DataFrame, WriteJob], tuple[DataFrame, tuple[Column, ...]]]
     identity: tuple[str, ...] | None = None
@@ -73,8 +74,9 @@ def quarantine(
     side = side_job(job, sidecar)
     there = target.describe([side.object])[side.object]
     if there is not None and not {column.name.lower() for column in there.columns} >= reserved.FIRST_QUARANTINE:
+        holds = SIDECARS[sidecar.suffix]
         raise StoppedByPolicy(
-            f"{side.object}, where {side.record.table} would keep its {sidecar.holds}, was not made by flowctl",
+            f"{side.object}, where {side.record.table} would keep its {holds}, was not made by flowctl",
             hint="Rename or drop it, or give the table another `to`",
         )
     if rejected is not None:
@@ -124,7 +126,7 @@ def origin(job: WriteJob) -> list[SparkColumn]:
     return [value.alias(column.name) for value, column in zip(values, ORIGIN, strict=True)]
 
 
-QUARANTINE = Sidecar("__quarantine", "quarantined rows", OWN_COLUMNS, _quarantined)
+QUARANTINE = Sidecar(places.QUARANTINE, OWN_COLUMNS, _quarantined)
 
 
 def _reads_again(job: WriteJob) -> bool:

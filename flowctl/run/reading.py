@@ -102,7 +102,7 @@ class LandedSnapshot(Snapshot):
 
     @property
     def own_columns(self) -> tuple[Column, ...]:
-        """Further columns to request, without which changes of rows cannot be told apart."""
+        """Further columns to request: the order, the deletions and the times of changes."""
         return self.capture.own_columns
 
     def frame(self, request: ReadRequest) -> DataFrame:

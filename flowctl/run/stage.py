@@ -128,10 +128,10 @@ def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
 
 def _decided(work: Staging, rows: Batch, rejected: DataFrame | None, counts: BatchCounts) -> StagedBatch:
     if work.landed is not None and work.table.dead_letters is not None:
-        counts = replace(counts, quarantined=counts.quarantined + work.landed.letter_count)
-        rejected = letters.all_rejected(rejected, work.landed, work.spark, lambda: _folder(work, "letters"))
-        dead = counts.quarantined - work.landed.again
-        checks.refuse_dead_letters(work.table, dead, work.landed.messages, lambda: letters.example(rejected))
+        rejected, dead = letters.all_rejected(
+            work.table, rejected, counts.quarantined, work.landed, work.spark, lambda: _folder(work, "letters")
+        )
+        counts = replace(counts, quarantined=dead)
     warnings = checks.decide(work.table, counts, dt.datetime.now(dt.UTC), work.step.write_full)
     return StagedBatch(rows, rejected, counts, warnings)
 

@@ -35,7 +35,7 @@ from flowctl.run.checks import BatchCounts
 from flowctl.run.late_schema import completed
 from flowctl.run.opening import open_rows, open_target, take_table_lease
 from flowctl.run.quarantine import QUARANTINE, Sidecar, quarantine, remove_rejected
-from flowctl.run.reading import Landed, LandedSnapshot, SqlSnapshot
+from flowctl.run.reading import LandedSnapshot, SqlSnapshot
 from flowctl.run.stage import Staging, stage
 from flowctl.spec.spec import TableSpec
 
@@ -266,19 +266,13 @@ def _prepare_direct(work: TableWork, read: IntervalRead, job: WriteJob) -> Prepa
     frame = checks.enforced(frame, table.expect)
     made = batch_like(rows, frame)
     snapshot.release()
-    rejected, dead = _rejected(work, read.landed)
+    rejected, dead = None, 0
+    if read.landed is not None and table.dead_letters is not None:
+        buffer = work.run.buffer
+        rejected, dead = letters.all_rejected(
+            table, None, 0, read.landed, work.spark, lambda: buffer.folder(f"{table.id}-letters")
+        )
     return PreparedBatch(made, _confirming(job, snapshot, interval), rejected=rejected, letters=dead)
-
-
-def _rejected(work: TableWork, landed: Landed | None) -> tuple[DataFrame | None, int]:
-    """The messages that were not decoded, unless they are too many; and their number."""
-    if landed is None or landed.letters is None:
-        return None, 0
-    buffer, table = work.run.buffer, work.table
-    rejected = letters.all_rejected(None, landed, work.spark, lambda: buffer.folder(f"{table.id}-letters"))
-    dead = landed.letter_count - landed.again
-    checks.refuse_dead_letters(table, dead, landed.messages, lambda: letters.example(rejected))
-    return rejected, landed.letter_count
 
 
 def _is_empty(work: TableWork, rows: Batch) -> bool:

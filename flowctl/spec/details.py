@@ -115,12 +115,11 @@ def check_topic(table: Node, findings: Findings) -> None:
 
 def _check_key_of_messages(table: Node, findings: Findings) -> None:
     """The key's columns are declared: in the message's key, or in the envelope's row."""
-    declared = table.get("format.schema" if table.get("format.envelope") else "format.key.schema")
-    key, rename = table.entries.get("key"), table.get("columns.rename")
+    where = "format.schema" if table.get("format.envelope") else "format.key.schema"
+    declared, key, rename = table.get(where), table.entries.get("key"), table.get("columns.rename")
     if declared is None or key is None:
         return
     sources = {target.text: name for name, target in rename.entries.items()} if rename else {}
-    where = "format.schema" if table.get("format.envelope") else "format.key.schema"
     for column in key.items:
         if sources.get(column.text, column.text) not in declared.entries:
             hint = f"Declare it there, or choose a key among {', '.join(declared.entries)}"

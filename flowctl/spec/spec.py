@@ -205,8 +205,8 @@ class Guard:
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """Messages that cannot be decoded or fail a check are put aside. ``max_fraction``: of a commit's messages, as a
-    fraction of 1; None: any number."""
+    """Messages that cannot be decoded or fail a check become dead letters. ``max_fraction``: of a commit's messages, as
+    a fraction of 1; None: any number."""
 
     max_fraction: float | None = None
 
@@ -263,6 +263,11 @@ class TableSpec:
         """Names: the source's, which a table by SQL does not have, and the target's."""
         source = () if isinstance(self.source, SqlSource) else (self.source.connection,)
         return tuple(dict.fromkeys((*source, self.target.connection)))
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether a check rejects single rows."""
+        return any(check.on_fail == "quarantine" for check in self.expect)
 
     def mark_of(self, path: str) -> Mark:
         """The place of ``path``, or of the nearest parent that was written."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flowctl.engine import java
-from flowctl.engine.jars import spark_jars
+from tests.services import ivy
 from tests.services.processes import HOST, free_port, listens, running
 
 _JARS = Path(__file__).parents[2] / ".cache" / "kafka-4.1.1"
@@ -164,18 +164,13 @@ def _admin(address: str, what: str, *arguments: Any) -> None:
 
 
 def _jars() -> Path:
-    """Fetched once into the clone's cache folder, with the Ivy of the pyspark wheel."""
+    """Fetched once into the clone's cache folder."""
     done = _JARS / ".complete"
     _JARS.parent.mkdir(exist_ok=True)
     with _JARS.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.is_file():
             shutil.rmtree(_JARS, ignore_errors=True)
-            _JARS.mkdir()
-            [ivy] = spark_jars().glob("ivy-*.jar")
-            fetch = ["-ivy", str(_IVY_FILE), "-cache", str(_JARS / "ivy"), "-warn"]
-            fetch += ["-retrieve", f"{_JARS}/[artifact]-[revision].[ext]"]
-            subprocess.run([str(java.find().command), "-jar", str(ivy), *fetch], check=True, cwd=_JARS)
-            shutil.rmtree(_JARS / "ivy")
+            ivy.retrieve(_IVY_FILE, _JARS)
             done.touch()
     return _JARS

@@ -126,14 +126,14 @@ class Conversion:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        found = self._found(messages, self._columns(self.payload.declared))
-        known = dict(zip([column.name for column in self._columns(self.payload.declared)], found.fields, strict=True))
+        found = self._found(messages, self._declared)
+        known = dict(zip([column.name for column in self._declared], found.fields, strict=True))
         if self.payload.of_key:
             keys = [message.key() for message in messages]
             if None in keys:
                 raise pa.ArrowInvalid("a message has no key")
-            of_key = self._columns(self.payload.of_key)
-            known |= dict(zip([column.name for column in of_key], decoded(keys, of_key), strict=True))
+            fields = decoded(keys, self._of_key)
+            known |= dict(zip([column.name for column in self._of_key], fields, strict=True))
         if any(known[name].null_count for name in self.payload.key if name in known):
             raise pa.ArrowInvalid("a row has no key")
         known |= {OPERATION: found.operations, DELETED_COLUMN: pc.equal(found.operations, "D")}
@@ -160,7 +160,15 @@ class Conversion:
             return found
         return Rows((), operations_of(values))
 
-    def _columns(self, columns: Sequence[Column]) -> list[Column]:
+    @cached_property
+    def _declared(self) -> Sequence[Column]:
+        return self._read(self.payload.declared)
+
+    @cached_property
+    def _of_key(self) -> Sequence[Column]:
+        return self._read(self.payload.of_key)
+
+    def _read(self, columns: Sequence[Column]) -> list[Column]:
         """Those that are read; and the key's, which an envelope needs."""
         wanted = {*self.payload.key, *(column.name for column in self.columns)}
         return [column for column in columns if column.name in wanted]

@@ -63,8 +63,7 @@ def fields_of(found: Mapping[str, Any], envelope: str) -> Mapping[str, Any] | No
     """The fields in a message that was parsed; empty if it is no change of a row, None if it is no such envelope."""
     match envelope:
         case "debezium":
-            inner = found.get("payload")
-            change = inner if isinstance(inner, dict) else found
+            change = _change(found)
             operation, state = change.get("op"), change.get("before" if change.get("op") == "d" else "after")
             if operation in _OTHERS["debezium"]:
                 return {}
@@ -81,8 +80,13 @@ def fields_of(found: Mapping[str, Any], envelope: str) -> Mapping[str, Any] | No
 
 
 def is_truncation(found: Mapping[str, Any], envelope: str) -> bool:
+    return envelope == "debezium" and _change(found).get("op") == "t"
+
+
+def _change(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What Debezium wrote, without the schema part around it."""
     inner = found.get("payload")
-    return envelope == "debezium" and (inner if isinstance(inner, dict) else found).get("op") == "t"
+    return inner if isinstance(inner, dict) else found
 
 
 def _of_debezium(values: Sequence[bytes | None], columns: Sequence[Column]) -> Rows:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl.connectors.letters import MESSAGE_COLUMNS, landed_name
 from flowctl.connectors.source import PLACE_COLUMN, TIME_COLUMN
+from flowctl.text import bytes_in_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +65,7 @@ _PARTS: Mapping[str, Callable[[Message], Any]] = {
     "_topic": lambda message: message.topic(),
     "_partition": lambda message: message.partition(),
     "_offset": lambda message: message.offset(),
-    "_timestamp": lambda message: usable_milliseconds(message),
+    "_timestamp": lambda message: milliseconds(message, is_letter=True),
     "_key": lambda message: message.key(),
     "_value": lambda message: message.value(),
     "_headers": lambda message: headers_text(message.headers()),
@@ -97,20 +98,16 @@ def letters(rows: pa.RecordBatch) -> list[Message]:
     return [Letter(row) for row in rows.select([column.name for column in MESSAGE_COLUMNS]).to_pylist()]
 
 
-def milliseconds(message: Message) -> int | None:
-    """None where the topic keeps no times. Raises ``pyarrow.ArrowInvalid`` for a time that no calendar has."""
+def milliseconds(message: Message, *, is_letter: bool = False) -> int | None:
+    """None where the topic keeps no times. A time that no calendar has raises ``pyarrow.ArrowInvalid``; a letter has
+    none then."""
     import pyarrow as pa
 
     kind, at = message.timestamp()
-    if kind and not 0 <= at <= _LAST:
+    is_usable = 0 <= at <= _LAST
+    if kind and not is_usable and not is_letter:
         raise pa.ArrowInvalid("a message is not of this era")
-    return at if kind else None
-
-
-def usable_milliseconds(message: Message) -> int | None:
-    """As :func:`milliseconds`; also None for what that refuses."""
-    kind, at = message.timestamp()
-    return at if kind and 0 <= at <= _LAST else None
+    return at if kind and is_usable else None
 
 
 def headers_text(headers: Headers | None) -> str | None:
@@ -123,12 +120,7 @@ def headers_from_text(text: str | None) -> Headers | None:
 
 
 def _shown(key: str, value: bytes | None) -> dict[str, str | None]:
-    if value is None:
-        return {"key": key, "value": None}
-    try:
-        return {"key": key, "value": value.decode()}
-    except UnicodeDecodeError:
-        return {"key": key, "base64": base64.b64encode(value).decode()}
+    return {"key": key, **({"value": None} if value is None else bytes_in_json(value))}
 
 
 def _bytes(header: Mapping[str, Any]) -> bytes | None:

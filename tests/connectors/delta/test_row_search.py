@@ -25,21 +25,11 @@ from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
 from tests.connectors.delta import delta_tables
+from tests.connectors.sinks import Rows
 from tests.connectors.test_target_types import ALL, ZONED, differing
 from tests.connectors.writing import Writer
 
 ID, TEXT, NAME = Column("id", types.INT64), Column("text", types.STRING), Column("name", types.STRING)
-
-
-class Sink:
-    def __init__(self) -> None:
-        self.batches: list[pa.RecordBatch] = []
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.batches.append(batch)
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [row for batch in self.batches for row in batch.to_pylist()]
 
 
 def file(folder: Path, name: str, rows: pa.Table, **options: Any) -> DataFile:
@@ -48,7 +38,7 @@ def file(folder: Path, name: str, rows: pa.Table, **options: Any) -> DataFile:
 
 
 def search(folder: Path, files: Sequence[DataFile], columns: Sequence[Column], keys: pa.Table) -> list[dict[str, Any]]:
-    sink = Sink()
+    sink = Rows()
     size = Search(TableLocation(str(folder), {}), files, tuple(columns)).collect_rows(keys, sink)
     assert size == sum(batch.nbytes for batch in sink.batches)
     return sink.rows()

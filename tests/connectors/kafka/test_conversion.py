@@ -17,6 +17,7 @@ from flowctl.connectors.letters import LETTER_COLUMNS
 from flowctl.errors import TableError
 from flowctl.model import reserved, types
 from flowctl.model.table_info import Column
+from tests.connectors.sinks import Rows
 
 AT = dt.datetime(2026, 11, 25, 10, 0, 0, 123000, dt.UTC)
 ID = Column("id", types.INT64)
@@ -35,17 +36,6 @@ KNOWN = {
     b'{"id": 1} {"id": 2}': False,
     b"\xff": False,
 }
-
-
-class Rows:
-    def __init__(self) -> None:
-        self.batches: list[pa.RecordBatch] = []
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.batches.append(batch)
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [row for batch in self.batches for row in batch.to_pylist()]
 
 
 def message(offset: int, value: bytes | None, key: bytes | None = None, headers: Headers | None = None) -> Message:

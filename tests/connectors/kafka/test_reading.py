@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from flowctl.connectors.kafka import CAPABILITIES
@@ -16,24 +15,12 @@ from flowctl.errors import StoppedByPolicy, TableError, TransientError
 from flowctl.model.interval import Interval
 from flowctl.model.position import OffsetsPosition
 from flowctl.model.table_info import ObjectName
+from tests.connectors.sinks import Rows
 from tests.services import kafka
 from tests.services.processes import free_port
 
 SCHEMA = {"id": "bigint", "at": "timestamp"}
 Read = list[tuple[Any, ...]]
-
-
-class Rows:
-    """A sink in memory."""
-
-    def __init__(self) -> None:
-        self.batches: list[pa.RecordBatch] = []
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.batches.append(batch)
-
-    def rows(self, *names: str) -> Read:
-        return sorted(tuple(row[name] for name in names) for batch in self.batches for row in batch.to_pylist())
 
 
 def source(address: str) -> KafkaSource:
@@ -76,7 +63,7 @@ def read(
     with source(address).capture(wanted, info) as capture:
         count = capture.read(request, rows)
         assert capture.is_empty(request) == (count == 0)
-    found = rows.rows(*names)
+    found = sorted(tuple(row[name] for name in names) for row in rows.rows())
     assert len(found) == count
     return found
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +11,15 @@ import pytest
 
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow
-from tests.e2e.kafka.test_topics import KILLS, write_tables
-from tests.e2e.targets import Kind, TargetPlace, place
+from tests.e2e.kafka.test_topics import kill_at_random, write_tables
+from tests.e2e.targets import KINDS, Kind, TargetPlace, place
 from tests.services import kafka
 
 ROWS = ("_partition", "_offset", "id")
 LETTERS = ("_topic", "_partition", "_offset", "_error")
 OPTIONS = "dead_letters: {}"
+#: Killed at every named step, into every kind of target.
+EVERYWHERE = [pytest.param(kind, POINTS, id=f"{kind}-all", marks=pytest.mark.full) for kind in KINDS]
 
 
 class Mixed:
@@ -74,12 +73,7 @@ def flow(tmp_path: Path) -> Flow:
 
 @pytest.mark.parametrize(
     ("kind", "points"),
-    [
-        pytest.param("delta", ("after_quarantine",), id="delta-some"),
-        pytest.param("delta", POINTS, id="delta-all", marks=pytest.mark.full),
-        pytest.param("sqlite", POINTS, id="sqlite-all", marks=pytest.mark.full),
-        pytest.param("postgres", POINTS, id="postgres-all", marks=pytest.mark.full),
-    ],
+    [pytest.param("delta", ("after_quarantine",), id="delta-some"), *EVERYWHERE],
 )
 def test_a_killed_apply_loses_and_doubles_no_letter(
     kind: Kind, points: Sequence[Point], flow: Flow, postgres_database: str, kafka_broker: str, topic: str
@@ -88,22 +82,14 @@ def test_a_killed_apply_loses_and_doubles_no_letter(
     write_flow(flow, kafka_broker, topic, target)
     for point in (one for one in points if one != "after_stage"):
         sent.send(40)
-        killed = flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None)
-        assert killed.code == -9, f"{point} was not reached: {killed.out}{killed.err}"
+        flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=-9)
         sent.send(10)
         flow.apply()
         sent.must_be_in(target)
     assert flow.actions() == {"clicks": "none"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "points"),
-    [
-        pytest.param("delta", POINTS, id="delta-all", marks=pytest.mark.full),
-        pytest.param("sqlite", POINTS, id="sqlite-all", marks=pytest.mark.full),
-        pytest.param("postgres", POINTS, id="postgres-all", marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.parametrize(("kind", "points"), EVERYWHERE)
 def test_a_killed_replay_makes_each_letter_a_row_once(
     kind: Kind, points: Sequence[Point], flow: Flow, postgres_database: str, kafka_broker: str, topic: str
 ) -> None:
@@ -124,8 +110,7 @@ def test_a_killed_replay_makes_each_letter_a_row_once(
         write_flow(flow, kafka_broker, topic, target, options=f"{OPTIONS}, columns: {{exclude: [_key]}}")
         flow.run("state", "set", "flow.yaml", "clicks", "--accept-definition", "--yes", expect=0)
         flow.run("dlq", "replay", "flow.yaml", "clicks", "--yes", expect=0)
-        killed = flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None)
-        assert killed.code == -9, f"{point} was not reached: {killed.out}{killed.err}"
+        flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=-9)
         sent.send(10)
         flow.apply()
         sent.poison.remove(hidden)
@@ -279,30 +264,7 @@ def test_random_kills_while_poison_comes(
     kind: Kind, flow: Flow, postgres_database: str, kafka_broker: str, topic: str
 ) -> None:
     """`FLOWCTL_TEST_KILLS` times, at a random moment of a run, with 1 % of poison."""
-    chance = random.Random(f"{kind} letters")
-    target, sent, stopping = (
-        place(kind, flow.folder, postgres_database),
-        Mixed(kafka_broker, topic, 4),
-        threading.Event(),
-    )
+    target, sent = place(kind, flow.folder, postgres_database), Mixed(kafka_broker, topic, 4)
     write_flow(flow, kafka_broker, topic, target)
-
-    def send() -> None:
-        while not stopping.is_set():
-            sent.send(500, poison=0.01)
-            stopping.wait(0.2)
-
-    sender = threading.Thread(target=send)
-    sender.start()
-    try:
-        for _ in range(KILLS):
-            process = flow.start("apply", "flow.yaml")
-            time.sleep(chance.uniform(0.3, 2.5))
-            process.kill()
-            process.communicate()
-    finally:
-        stopping.set()
-        sender.join()
-    flow.apply()
-    flow.apply()
+    kill_at_random(flow, lambda: sent.send(500, poison=0.01), f"{kind} letters")
     sent.must_be_in(target)
