@@ -29,10 +29,12 @@ class Observed:
     type offers. ``error`` is why the rest is missing. ``reading`` describes, for display, how the source will be read.
     For a source of files: ``file_log`` is the log of files read so far, ``pending_log`` the log after the pending
     interval, ``written_log`` that of the target's own commit record, if it differs from state's positions.
-    ``sidecars`` are the sidecar tables that were looked up, by suffix; None for those that do not exist."""
+    ``sidecars`` are the sidecar tables that were looked up, by suffix; None for those that do not exist. ``unwritten``
+    is a log that exists, but has nothing from this flow: ``target`` is None then."""
 
     source: TableInfo | None = None
     target: TableInfo | None = None
+    unwritten: TableInfo | None = None
     watermark: HighWatermark | None = None
     commit: Commit | None = None
     positions: PositionKind = "none"

@@ -1,0 +1,117 @@
+"""Topics that are written: created when asked for, and what they take."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.kafka.client import COMMITS, Cluster, Topic
+from flowctl.connectors.kafka.sink.commit_log import CONFIG, require_one_partition
+from flowctl.errors import FlowctlError, TableError, TransientError
+from flowctl.model.table_info import ObjectName
+from flowctl.spec.spec import TopicCreation
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaException
+
+_SECONDS = 15.0
+#: Where the brokers do not tell: their default.
+_MESSAGE_BYTES = 1_048_588
+
+
+def create_statement(object: ObjectName, creation: TopicCreation) -> str:
+    """What has the same effect as :func:`create_topic`, for people."""
+    words = ["kafka-topics.sh", "--create", "--if-not-exists", "--topic", object.parts[-1]]
+    if creation.partitions is not None:
+        words += ["--partitions", str(creation.partitions)]
+    if creation.replication is not None:
+        words += ["--replication-factor", str(creation.replication)]
+    for name, value in creation.config.items():
+        words += ["--config", f"{name}={value}"]
+    return shlex.join(words)
+
+
+def ensure_commits(cluster: Cluster) -> None:
+    """Creates the topic of commits if it does not exist. Raises ``TableError`` if it may lose some."""
+    creation = TopicCreation(partitions=1, config=CONFIG)
+    try:
+        topic = create_topic(cluster, COMMITS, creation)
+    except TableError as error:
+        statement = create_statement(ObjectName((COMMITS,)), creation)
+        raise TableError(
+            f"topic {COMMITS}, where flowctl keeps what is committed, cannot be created: {error.message}",
+            hint=f"Create it: `{statement}`; and let this user READ and WRITE it",
+        ) from error
+    require_one_partition(topic)
+    policy = settings_of(cluster, COMMITS).get("cleanup.policy", "compact")
+    if policy != "compact":
+        raise TableError(
+            f"topic {COMMITS} has cleanup.policy={policy}: it would lose commits, and rows would be sent twice",
+            hint=f"Change it: `kafka-configs.sh --alter --topic {COMMITS} --add-config cleanup.policy=compact`",
+        )
+
+
+def create_topic(cluster: Cluster, name: str, creation: TopicCreation) -> Topic:
+    """The topic, once it exists; one that is there already stays as it is."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import NewTopic
+
+    end, is_asked = time.monotonic() + _SECONDS, False
+    while True:
+        if found := cluster.topics([name]).get(name):
+            return found
+        if time.monotonic() > end:
+            raise TransientError(f"topic {name} was created and is not there yet", hint="Run again in a minute")
+        if is_asked:
+            time.sleep(0.1)
+            continue
+        new = NewTopic(
+            name,
+            num_partitions=creation.partitions or -1,
+            replication_factor=creation.replication or -1,
+            config={key: str(value) for key, value in creation.config.items()},
+        )
+        (future,) = cluster.admin.create_topics([new], request_timeout=_SECONDS).values()
+        try:
+            future.result()
+        except KafkaException as error:
+            if (refused := _refused(cluster, error)) is not None:
+                raise refused from error
+        is_asked = True
+
+
+def _refused(cluster: Cluster, error: KafkaException) -> FlowctlError | None:
+    """None: another process was faster."""
+    from confluent_kafka import KafkaError
+
+    problem = error.args[0]
+    if problem.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        return None
+    denied = problem.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+    found = cluster.error_of(problem)
+    if isinstance(found, TransientError):
+        return found
+    hint = "Let this user CREATE it, or create it first" if denied else "Correct `create`, or create the topic yourself"
+    return TableError(f"Kafka says: {problem.str()}", hint=hint)
+
+
+def message_bytes(cluster: Cluster, name: str) -> int:
+    """How large a message may be."""
+    return int(settings_of(cluster, name).get("max.message.bytes", _MESSAGE_BYTES))
+
+
+def settings_of(cluster: Cluster, name: str) -> Mapping[str, str]:
+    """The topic's settings, with the brokers' defaults; empty if this user may not see them."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    asked = cluster.admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)], request_timeout=_SECONDS)
+    (future,) = asked.values()
+    try:
+        return {key: entry.value for key, entry in future.result().items()}
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return {}
+        raise cluster.error_of(error.args[0]) from error

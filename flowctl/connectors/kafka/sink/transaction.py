@@ -1,0 +1,202 @@
+"""One transaction of a producer: everything that is sent in it becomes visible together, or never.
+
+Only the newest producer with a transactional id may write. :meth:`Writer.take_over` fences all earlier ones and waits
+until their last transaction is committed or aborted: from then on, what is committed stays as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.kafka.client import Cluster
+from flowctl.connectors.kafka.sink.messages import Messages
+from flowctl.connectors.sql.waiting import is_interrupted
+from flowctl.errors import FlowctlError, Interrupted, TableError, TransientError, WriteConflict
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Producer
+
+#: Seconds that the brokers keep a transaction open: at least and at most (the default of their
+#: `transaction.max.timeout.ms`); and messages a second for which this is enough.
+_SHORTEST, _LONGEST, _SLOWEST = 60, 900, 2_000
+#: Seconds that a call is repeated while no broker answers, and of one call.
+_PATIENCE, _CALL_SECONDS = 60.0, 2.0
+#: Bytes of messages sent at once.
+_BATCH_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``messages`` is how many one transaction will have, ``bytes`` how large one may be."""
+
+    messages: int
+    bytes: int
+
+    @property
+    def seconds(self) -> int:
+        return max(_SHORTEST, min(_SHORTEST + self.messages // _SLOWEST, _LONGEST))
+
+
+@contextmanager
+def open_writer(cluster: Cluster, id: str, limits: Limits) -> Iterator[Writer]:
+    """``id`` is the transactional id. A transaction that is open at the end is aborted."""
+    from confluent_kafka import Producer
+
+    own = replace(cluster, reported=deque(maxlen=20))
+    undelivered: deque[KafkaError] = deque(maxlen=20)
+
+    def on_delivery(error: KafkaError | None, _message: Any) -> None:
+        if error is not None:
+            undelivered.append(error)
+
+    settings = {
+        "transactional.id": id,
+        "transaction.timeout.ms": limits.seconds * 1000,
+        "compression.type": "lz4",
+        "partitioner": "murmur2_random",  # as Java's clients: a key is in the same partition whoever writes it
+        "linger.ms": 20,
+        "message.max.bytes": limits.bytes,
+        "batch.size": min(_BATCH_BYTES, limits.bytes),
+        "queue.buffering.max.kbytes": max(65_536, 4 * limits.bytes // 1024),
+        "delivery.report.only.error": True,
+        "on_delivery": on_delivery,
+    }
+    with own.translated():
+        producer = Producer({**own.settings, **settings})
+    writer = Writer(own, producer, limits, undelivered)
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+@dataclass
+class Writer:
+    """``undelivered`` gets the errors of messages that could not be delivered."""
+
+    cluster: Cluster
+    producer: Producer
+    limits: Limits
+    undelivered: deque[KafkaError]
+    _is_open: bool = field(default=False, init=False)
+
+    def take_over(self) -> None:
+        """Fences earlier writers and settles their last transaction."""
+        self._repeat(self.producer.init_transactions)
+
+    def begin(self) -> None:
+        self._repeat(lambda _seconds: self.producer.begin_transaction())
+        self._is_open = True
+
+    def send(self, topic: str, messages: Messages) -> None:
+        """Waits where the client's queue is full."""
+        from confluent_kafka import KafkaException
+
+        produce, headers = self.producer.produce, messages.headers
+        for at, (key, value) in enumerate(zip(messages.keys, messages.values, strict=True)):
+            more = {} if headers is None else {"headers": list(headers[at])}
+            while True:
+                try:
+                    produce(topic, value, key, **more)
+                    break
+                except BufferError:
+                    self.producer.poll(0.05)
+                    self._check()
+                except KafkaException as error:
+                    raise self._error_of(error.args[0], topic, len(value or b"") + len(key or b"")) from error
+        self.producer.poll(0)
+        self._check()
+
+    def flush(self) -> None:
+        """Returns when the brokers have all messages."""
+        while self.producer.flush(1.0):
+            self._check()
+        self._check()
+
+    def commit(self) -> None:
+        """An error leaves unknown whether it is committed; only :meth:`take_over` of another writer finds that out."""
+        self._repeat(self.producer.commit_transaction)
+        self._is_open = False
+
+    def close(self) -> None:
+        from confluent_kafka import KafkaException
+
+        if not self._is_open:
+            return
+        try:
+            self.producer.purge()
+            self.producer.abort_transaction(_CALL_SECONDS)
+        except KafkaException:
+            return  # fenced, or no broker answers: the brokers abort it, and the first error is the one to report
+        finally:
+            self._is_open = False
+
+    def _check(self) -> None:
+        if self.undelivered:
+            raise self._error_of(self.undelivered[0])
+        if is_interrupted():
+            raise Interrupted("the run was asked to stop while messages were sent", hint="Run again to finish it")
+        self.cluster.require_connection()
+
+    def _repeat(self, call: Callable[[float], None]) -> None:
+        """Until it is done: a call that times out continues when it is called again."""
+        from confluent_kafka import KafkaException
+
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                call(_CALL_SECONDS)
+            except KafkaException as error:
+                problem = error.args[0]
+                if not problem.retriable() or time.monotonic() > end:
+                    raise self._error_of(problem) from error
+                self._check()
+            else:
+                return
+
+    def _error_of(self, problem: KafkaError, topic: str = "", size: int = 0) -> FlowctlError:
+        """What a call has met, or the delivery of a message, in flowctl's words. Where a client that has failed refuses
+        further calls, what it has reported first tells more."""
+        from confluent_kafka import KafkaError as Code
+
+        follow_up = {Code._FATAL, Code._PURGE_QUEUE, Code._PURGE_INFLIGHT, Code._STATE}
+        told = [one for one in (problem, *self.undelivered, *self.cluster.reported) if one.code() not in follow_up]
+        cause = told[0] if told else problem
+        if cause.code() in (Code._FENCED, Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED, Code.INVALID_TXN_STATE):
+            return WriteConflict(
+                "another writer has taken over this table, or the brokers have ended its transaction: nothing of it is"
+                f" committed (Kafka says: {cause.str()})",
+                hint="Run again: what is committed is looked up first",
+            )
+        if cause.code() == Code.MSG_SIZE_TOO_LARGE:
+            of_size = f"a message of {size:,} bytes" if size else "a message"
+            return TableError(
+                f"{of_size} is too large: the topic takes {self.limits.bytes:,} bytes at most (max.message.bytes)",
+                hint="Raise the topic's `max.message.bytes`, or leave long columns out with `columns: {exclude: […]}`",
+            )
+        if cause.code() == Code.INVALID_TRANSACTION_TIMEOUT:
+            return TableError(
+                f"the brokers do not keep a transaction open for the {self.limits.seconds} s that"
+                f" {self.limits.messages:,} messages may take",
+                hint=f"Set `transaction.max.timeout.ms` of the brokers to {self.limits.seconds * 1000}",
+            )
+        if hint := _HINTS.get(cause.name()):
+            return TableError(f"Kafka says: {cause.str()}", hint=hint)
+        found = self.cluster.error_of(cause)
+        if cause.txn_requires_abort() and not isinstance(found, TransientError):
+            return TransientError(found.message, hint=found.hint)
+        return found
+
+
+_HINTS: Mapping[str, str] = {
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (
+        "Let this user DESCRIBE and WRITE transactional ids that begin with `flowctl.`"
+    ),
+    "TOPIC_AUTHORIZATION_FAILED": "Let this user DESCRIBE, READ and WRITE the topic and `_flowctl_commits`",
+    "CLUSTER_AUTHORIZATION_FAILED": "Let this user IDEMPOTENT_WRITE on the cluster",
+}
