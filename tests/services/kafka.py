@@ -155,6 +155,38 @@ def send(
             made.poll(0)
 
 
+@dataclass(frozen=True)
+class Received:
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]]
+    partition: int
+    offset: int
+
+
+def received(address: str, topic: str) -> list[Received]:
+    """All that is committed now, as a consumer in ``read_committed`` gets it, by partition and offset."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    settings = {"group.id": "tests", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": address, "auto.offset.reset": "earliest", **settings})
+    open = set(consumer.list_topics(topic, 10).topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in open])
+    found = []
+    while open:
+        for message in consumer.consume(1000, 1.0):
+            if message.error() is None:
+                headers = message.headers() or ()
+                place = (message.partition(), message.offset())
+                found.append(Received(message.key(), message.value(), headers, *place))
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                open.discard(message.partition())
+            else:
+                raise AssertionError(message.error())
+    consumer.close()
+    return sorted(found, key=lambda one: (one.partition, one.offset))
+
+
 def _admin(address: str, what: str, *arguments: Any) -> None:
     from confluent_kafka.admin import AdminClient
 

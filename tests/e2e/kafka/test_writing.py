@@ -1,0 +1,161 @@
+"""Topics written by `flowctl apply`: a consumer in `read_committed` gets each row exactly once, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from flowctl.crashpoints import POINTS, TOPIC_POINTS, Point, TopicPoint
+from tests.e2e.flows import Flow, sqlite_script
+from tests.e2e.kafka.test_topics import kill_at_random
+from tests.services import kafka
+
+Source = Literal["table", "topic"]
+ALL: tuple[Point | TopicPoint, ...] = (*POINTS, *TOPIC_POINTS)
+#: The steps at which a transaction is open, or committed and not recorded.
+SOME: tuple[Point | TopicPoint, ...] = ("in_transaction", "in_commit", "transaction_committed")
+
+
+@dataclass
+class Orders:
+    """What is read: a table of SQLite with a cursor, or a topic. ``sent`` has every row that was added, ``rows`` the
+    last one of each id."""
+
+    folder: Path
+    address: str
+    source: Source
+    topic: str
+    sent: list[dict[str, Any]] = field(default_factory=list)
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
+    chance: random.Random = field(default_factory=lambda: random.Random("orders"))
+
+    def __post_init__(self) -> None:
+        if self.source == "topic":
+            kafka.create_topic(self.address, self.topic, 2)
+        else:
+            columns = "n bigint, id bigint, name text, gone boolean"
+            sqlite_script(self.folder / "shop.db", f"CREATE TABLE orders ({columns})")
+
+    @property
+    def yaml(self) -> str:
+        if self.source == "topic":
+            of_key = "format: {type: json, schema: {n: bigint, name: string}, key: {schema: {id: bigint}}}"
+            return f"from: bus:{self.topic}, {of_key}"
+        return "from: db:orders, cursor: {column: n}, columns: {exclude: [gone]}"
+
+    def add(self, count: int) -> None:
+        made = []
+        for _ in range(count):
+            n, id = len(self.sent) + len(made), self.chance.randrange(40)
+            is_gone = id in self.rows and self.chance.random() < 0.3
+            row = {"n": n, "id": id, "name": None if is_gone else f"name {n}"}
+            if is_gone:
+                del self.rows[id]
+            else:
+                self.rows[id] = row
+            made.append(row)
+        self.sent += made
+        if self.source == "topic":
+            with kafka.producer(self.address) as producer:
+                for row in made:
+                    value = json.dumps({"n": row["n"], "name": row["name"]}).encode() if row["name"] else None
+                    producer.produce(self.topic, value, json.dumps({"id": row["id"]}).encode(), row["id"] % 2)
+        else:
+            values = (f"({one['n']}, {one['id']}, '{one['name'] or ''}', {one['name'] is None})" for one in made)
+            sqlite_script(self.folder / "shop.db", f"INSERT INTO orders VALUES {', '.join(values)}")
+
+
+def write_flow(flow: Flow, orders: Orders, out: str, mode: str) -> None:
+    key = ", key: [id]" if mode == "merge" else ""
+    more = ", deletes: {detect: flag, column: gone, action: hard}" if mode == "merge" and key else ""
+    more = "" if orders.source == "topic" else more
+    to = f"{{connection: bus, topic: {out}, create: {{partitions: 3}}}}"
+    flow.write(
+        f"""version: 1
+flow: bus
+state: state
+spark: {{url: sail}}
+connections:
+  bus: {{type: kafka, brokers: "{orders.address}"}}
+  db: {{type: sqlite, path: shop.db}}
+tables:
+  orders: {{{orders.yaml}, to: {to}, mode: {mode}{key}{more}}}
+"""
+    )
+
+
+def must_be_appended(orders: Orders, out: str) -> None:
+    """Every row, once, by value."""
+    found = [json.loads(one.value or b"") for one in kafka.received(orders.address, out)]
+    assert sorted(row["n"] for row in found if row["n"] is not None) == sorted(
+        row["n"] for row in orders.sent if orders.source == "table" or row["name"]
+    )
+    names = {row["n"]: row["name"] or None for row in found}
+    assert all(names[row["n"]] == row["name"] for row in orders.sent if row["n"] in names)
+
+
+def must_be_merged(orders: Orders, out: str) -> None:
+    """The last message of each key is the row; a tombstone if it is gone."""
+    found: dict[int, Any] = {}
+    for one in kafka.received(orders.address, out):
+        id = json.loads(one.key or b"")["id"]
+        found.pop(id, None)
+        if one.value is not None:
+            found[id] = json.loads(one.value)
+            assert found[id]["id"] == id
+    assert found == orders.rows
+
+
+MUST_BE: dict[str, Callable[[Orders, str], None]] = {"append": must_be_appended, "merge": must_be_merged}
+
+
+@pytest.mark.parametrize(
+    ("source", "mode", "points"),
+    [
+        pytest.param("table", "append", SOME, id="table-append-some"),
+        pytest.param("topic", "merge", ("in_commit",), id="topic-merge-some"),
+        *(
+            pytest.param(source, mode, ALL, id=f"{source}-{mode}-all", marks=pytest.mark.full)
+            for source in ("table", "topic")
+            for mode in MUST_BE
+        ),
+    ],
+)
+def test_a_killed_apply_sends_each_row_once(
+    source: Source,
+    mode: str,
+    points: Sequence[Point | TopicPoint],
+    tmp_path: Path,
+    kafka_broker: str,
+    topic: str,
+) -> None:
+    flow, out = Flow(tmp_path), f"{topic}-out"
+    orders = Orders(tmp_path, kafka_broker, source, topic)
+    write_flow(flow, orders, out, mode)
+    direct = ("after_stage",) if mode == "append" else ()
+    for point in (one for one in points if one not in direct):
+        orders.add(100)
+        flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=-9)
+        orders.add(10)
+        flow.apply()
+        MUST_BE[mode](orders, out)
+    assert flow.actions() == {"orders": "none"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", list(MUST_BE))
+@pytest.mark.parametrize("source", ["table", "topic"])
+def test_random_kills_while_rows_come(source: Source, mode: str, tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    """`FLOWCTL_TEST_KILLS` times, at a random moment of a run."""
+    flow, out = Flow(tmp_path), f"{topic}-out"
+    orders = Orders(tmp_path, kafka_broker, source, topic)
+    write_flow(flow, orders, out, mode)
+    orders.add(100)
+    kill_at_random(flow, lambda: orders.add(300), f"{source} {mode}")
+    MUST_BE[mode](orders, out)
