@@ -89,7 +89,7 @@ def _plain(values: pa.Array, kind: DataType, name: str) -> pa.StringArray:
 
     match kind:
         case types.FLOAT | types.DOUBLE:
-            if not pc.all(pc.is_finite(values)).as_py():
+            if pc.any(pc.invert(pc.is_finite(values))).as_py():
                 raise _refused(name, "NaN or infinity, for which JSON has no number")
             return values.cast(pa.string())
         case Decimal():
