@@ -34,7 +34,6 @@ class Observed:
 
     source: TableInfo | None = None
     target: TableInfo | None = None
-    unwritten: TableInfo | None = None
     watermark: HighWatermark | None = None
     commit: Commit | None = None
     positions: PositionKind = "none"
@@ -45,6 +44,7 @@ class Observed:
     written_log: FileLog | None = None
     missing: Missing | None = None
     sidecars: Mapping[str, TableInfo | None] = field(default_factory=dict)
+    unwritten: TableInfo | None = None
 
 
 @dataclass(frozen=True)
