@@ -72,7 +72,7 @@ def batch(rows: Sequence[dict[str, Any]], columns: Sequence[Column] = COLUMNS) -
 
 
 def sent(rows: pa.RecordBatch, form: Form) -> list[tuple[Any, Any]]:
-    found = [one for one in form.messages(rows)]
+    found = list(form.messages(rows))
     return [pair for one in found for pair in zip(one.keys, one.values, strict=True)]
 
 
