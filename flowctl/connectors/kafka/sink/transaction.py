@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from flowctl.connectors.kafka.client import Cluster
 from flowctl.connectors.kafka.sink.messages import Messages
 from flowctl.connectors.sql.waiting import is_interrupted
-from flowctl.errors import FlowctlError, Interrupted, TableError, TransientError, WriteConflict
+from flowctl.errors import FlowctlError, Interrupted, TableError, TransientError, WriteConflict, chain
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
@@ -95,28 +95,36 @@ class Writer:
 
     def send(self, topic: str, messages: Messages) -> None:
         """Waits where the client's queue is full."""
-        from confluent_kafka import KafkaException
-
-        produce, headers = self.producer.produce, messages.headers
-        for at, (key, value) in enumerate(zip(messages.keys, messages.values, strict=True)):
-            more = {} if headers is None else {"headers": list(headers[at])}
-            while True:
-                try:
-                    produce(topic, value, key, **more)
-                    break
-                except BufferError:
-                    self.producer.poll(0.05)
-                    self._check()
-                except KafkaException as error:
-                    raise self._error_of(error.args[0], topic, len(value or b"") + len(key or b"")) from error
-        self.producer.poll(0)
+        produce, headers, size = self.producer.produce, messages.headers, 0
+        try:
+            for at, (key, value) in enumerate(zip(messages.keys, messages.values, strict=True)):
+                size = len(value or b"") + len(key or b"")
+                while True:
+                    try:
+                        if headers is None:
+                            produce(topic, value, key)
+                        else:
+                            produce(topic, value, key, headers=list(headers[at]))
+                        break
+                    except BufferError:
+                        self.producer.poll(0.05)
+                        self._check()
+            self.producer.poll(0)
+        except FlowctlError:
+            raise
+        except Exception as error:
+            raise self._error_of(_problem_of(error), size) from error
         self._check()
 
     def flush(self) -> None:
         """Returns when the brokers have all messages."""
-        while self.producer.flush(1.0):
+        left = 1
+        while left:
+            try:
+                left = self.producer.flush(1.0)
+            except Exception as error:
+                raise self._error_of(_problem_of(error)) from error
             self._check()
-        self._check()
 
     def commit(self) -> None:
         """An error leaves unknown whether it is committed; only :meth:`take_over` of another writer finds that out."""
@@ -124,17 +132,14 @@ class Writer:
         self._is_open = False
 
     def close(self) -> None:
-        from confluent_kafka import KafkaException
-
         if not self._is_open:
             return
+        self._is_open = False
         try:
             self.producer.purge()
             self.producer.abort_transaction(_CALL_SECONDS)
-        except KafkaException:
-            return  # fenced, or no broker answers: the brokers abort it, and the first error is the one to report
-        finally:
-            self._is_open = False
+        except Exception as error:  # noqa: BLE001 - the first error is the one to report
+            _problem_of(error)  # fenced, or no broker answers: the brokers abort it
 
     def _check(self) -> None:
         if self.undelivered:
@@ -145,21 +150,19 @@ class Writer:
 
     def _repeat(self, call: Callable[[float], None]) -> None:
         """Until it is done: a call that times out continues when it is called again."""
-        from confluent_kafka import KafkaException
-
         end = time.monotonic() + _PATIENCE
         while True:
             try:
                 call(_CALL_SECONDS)
-            except KafkaException as error:
-                problem = error.args[0]
+            except Exception as error:
+                problem = _problem_of(error)
                 if not problem.retriable() or time.monotonic() > end:
                     raise self._error_of(problem) from error
                 self._check()
             else:
                 return
 
-    def _error_of(self, problem: KafkaError, topic: str = "", size: int = 0) -> FlowctlError:
+    def _error_of(self, problem: KafkaError, size: int = 0) -> FlowctlError:
         """What a call has met, or the delivery of a message, in flowctl's words. Where a client that has failed refuses
         further calls, what it has reported first tells more."""
         from confluent_kafka import KafkaError as Code
@@ -191,6 +194,17 @@ class Writer:
         if cause.txn_requires_abort() and not isinstance(found, TransientError):
             return TransientError(found.message, hint=found.hint)
         return found
+
+
+def _problem_of(error: Exception) -> KafkaError:
+    """What Kafka's client says. The exception of a fatal error, raised while a callback runs, arrives as the cause of a
+    ``SystemError``. Raises ``error`` if it is another one."""
+    from confluent_kafka import KafkaException
+
+    for link in chain(error):
+        if isinstance(link, KafkaException):
+            return link.args[0]
+    raise error
 
 
 _HINTS: Mapping[str, str] = {
