@@ -134,6 +134,26 @@ def expire(address: str, name: str, partition: int, below: int) -> None:
     _admin(address, "delete_records", [TopicPartition(name, partition, below)])
 
 
+def allow(address: str, user: str, kind: str, name: str, *operations: str) -> None:
+    """``kind`` is a resource's, such as ``TOPIC``; ``name`` that of one, or its beginning and ``*``."""
+    from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+    pattern = ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL
+    bindings = [
+        AclBinding(
+            ResourceType[kind],
+            name.removesuffix("*"),
+            pattern,
+            f"User:{user}",
+            "*",
+            AclOperation[operation],
+            AclPermissionType.ALLOW,
+        )
+        for operation in operations
+    ]
+    _admin(address, "create_acls", bindings)
+
+
 @contextmanager
 def producer(address: str, transactional_id: str = "") -> Iterator[Any]:
     from confluent_kafka import Producer

@@ -24,9 +24,9 @@ from flowctl import crashpoints, delays
 from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.buffered import computed, record_batches
 from flowctl.connectors.kafka.client import COMMITS, Cluster, Topic
-from flowctl.connectors.kafka.sink.commit_log import Record, key_of, read_records
+from flowctl.connectors.kafka.sink.commit_log import Record, ensure_commits, key_of, read_records
 from flowctl.connectors.kafka.sink.messages import Form, Messages
-from flowctl.connectors.kafka.sink.topics import create_statement, create_topic, ensure_commits, message_bytes
+from flowctl.connectors.kafka.sink.topics import create_statement, create_topic, find_topics, message_bytes
 from flowctl.connectors.kafka.sink.transaction import Limits, Writer, open_writer
 from flowctl.connectors.preconditions import already_committed, check_base, identified, verify_total
 from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob, WriteShape
@@ -77,13 +77,13 @@ class KafkaTarget(Target):
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         """The columns are those of the newest commit, whoever made it."""
         names = sorted({_name(object) for object in objects})
-        topics = self.cluster.topics(names) if names else {}
+        topics = find_topics(self.cluster, names)
         records = {record.commit.target_id: record for record in self._records(lambda record: record.topic in topics)}
         return {object: self._described(object, topics.get(_name(object)), records) for object in objects}
 
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
         """As sources are identified, so that a topic is not read and written by one table."""
-        topics = self.cluster.topics(sorted({_name(object) for object in objects}))
+        topics = find_topics(self.cluster, sorted({_name(object) for object in objects}))
         named = {object: _name(object) for object in objects}
         return {
             object: self._identity(topics[name]) if name in topics else f"kafka:{self.cluster.id()}/{name}"
@@ -98,7 +98,7 @@ class KafkaTarget(Target):
         self, lookups: Sequence[CommitLookup]
     ) -> Mapping[str, tuple[TableInfo | None, Commit | None]]:
         """The columns are those of this table's commit, if it has one."""
-        topics = self.cluster.topics(sorted({_name(lookup.object) for lookup in lookups}))
+        topics = find_topics(self.cluster, sorted({_name(lookup.object) for lookup in lookups}))
         own = self._own_records(lookups)
         found: dict[str, tuple[TableInfo | None, Commit | None]] = {}
         for lookup in lookups:
@@ -163,8 +163,8 @@ class KafkaTarget(Target):
             writer.begin()
             counts = self._send(writer, staged)
             crashpoints.reached("in_transaction", job.record.table)
-            if self._topic_of(job) != topic:
-                raise StoppedByPolicy(f"topic {name} was changed while it was written", hint="Run again")
+            if _id(self._topic_of(job)) != _id(topic):
+                raise StoppedByPolicy(f"topic {name} was deleted while it was written", hint="Plan again")
             job.before_commit()
             record = self._record(job, topic, newest)
             writer.send(COMMITS, Messages([record.to_key()], [record.to_value()]))
@@ -201,7 +201,7 @@ class KafkaTarget(Target):
         """The topic, which is created if the job does so; a void needs none. Raises :class:`StateConflict` if it is
         another one than the intent was for."""
         name, creation = _name(job.object), job.layout.topic.create
-        topic = self.cluster.topics([name]).get(name)
+        topic = find_topics(self.cluster, [name]).get(name)
         if topic is None and job.record.void:
             return None
         if topic is None and creation is not None and not job.record.target_id:
@@ -239,6 +239,10 @@ class KafkaTarget(Target):
 
 def _name(object: ObjectName) -> str:
     return object.parts[-1]
+
+
+def _id(topic: Topic | None) -> str:
+    return topic.id if topic is not None else ""
 
 
 def _count(rows: Batch | None) -> int:

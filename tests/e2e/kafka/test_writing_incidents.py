@@ -11,7 +11,8 @@ import pytest
 
 from tests.e2e.flows import Flow, sqlite_script, wait_until_stopped
 from tests.e2e.kafka.test_writing import Orders, must_be_appended, write_flow
-from tests.services import kafka
+from tests.services import kafka, kafka_security
+from tests.services.processes import HOST
 
 STATE = ("state", "adopt", "flow.yaml", "orders")
 COMMITS = "_flowctl_commits"
@@ -217,3 +218,37 @@ def test_a_broker_restarts_in_the_middle_of_a_transaction(point: str, tmp_path: 
             assert process.returncode == 0, out + err
             must_be_appended(orders, "out")
             assert flow.actions() == {"orders": "none"}
+
+
+def test_what_the_user_may_do(tmp_path: Path) -> None:
+    """Each refusal names what to allow; once all of it is allowed, the rows are sent."""
+    flow = Flow(tmp_path, {"KAFKA_PW": kafka_security.PASSWORD})
+    secured, user = kafka_security.restricted(), kafka_security.USER
+    with kafka.broker(secured) as made, made.started() as address:
+        kafka.create_topic(address, "out")
+        write_one(flow, f"{HOST}:{secured.ports['OPEN']}", "bus:out")
+        login = f'sasl: {{mechanism: PLAIN, username: {user}, password: "${{secret:env:KAFKA_PW}}"}}'
+        flow.write(flow.spec.read_text().replace("type: kafka,", f"type: kafka, {login},"))
+        add(flow, (1, "a"))
+
+        def after(*allowed: str) -> str:
+            """What the next run says."""
+            kafka.allow(address, user, *allowed)
+            return flow.apply(expect=None).words
+
+        assert "Let it DESCRIBE, READ and WRITE out" in flow.apply(expect=4).words
+        assert f"this user may not use topic {COMMITS}" in after("TOPIC", "out", "DESCRIBE")
+        words = after("TOPIC", COMMITS, "DESCRIBE")
+        assert f"topic {COMMITS}, where flowctl keeps what is committed, cannot be created" in words
+        statement = f"kafka-topics.sh --create --if-not-exists --topic {COMMITS} --partitions 1"
+        assert f"Create it: `{statement} --config cleanup.policy=compact" in words
+        assert "transactional ids that begin with `flowctl.`" in after("TOPIC", COMMITS, "CREATE")
+        of_topics = "Let this user DESCRIBE, READ and WRITE the topic and `_flowctl_commits`"
+        assert of_topics in after("TRANSACTIONAL_ID", "flowctl.*", "DESCRIBE", "WRITE")
+        assert of_topics in after("TOPIC", "out", "WRITE")
+        assert "1 committed" in after("TOPIC", COMMITS, "WRITE")
+        add(flow, (2, "b"))
+        assert f"Let it DESCRIBE, READ and WRITE {COMMITS}" in flow.apply(expect=4).words
+        assert numbers(address, "out") == [1]
+        assert "1 committed" in after("TOPIC", COMMITS, "READ")
+        assert numbers(address, "out") == [1, 2]

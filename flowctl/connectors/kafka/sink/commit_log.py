@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowctl.connectors.kafka.client import COMMITS, Cluster, Topic
+from flowctl.connectors.kafka.sink.topics import create_statement, create_topic, find_topics, naming, settings_of
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.commit import Commit, commit_from_record
-from flowctl.model.table_info import Column
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.spec.spec import TopicCreation
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -70,7 +72,7 @@ def read_records(cluster: Cluster, concerns: Callable[[Record], bool]) -> list[R
     seconds."""
     waited = time.monotonic() + _WAIT_SECONDS
     while True:
-        topic = cluster.topics([COMMITS]).get(COMMITS)
+        topic = find_topics(cluster, [COMMITS]).get(COMMITS)
         if topic is None:
             return []
         require_one_partition(topic)
@@ -99,6 +101,26 @@ def _is_hidden(cluster: Cluster, stable: int, end: int, concerns: Callable[[Reco
     return False
 
 
+def ensure_commits(cluster: Cluster) -> None:
+    """Creates the topic of commits if it does not exist. Raises ``TableError`` if it may lose some."""
+    creation = TopicCreation(partitions=1, config=CONFIG)
+    try:
+        topic = create_topic(cluster, COMMITS, creation)
+    except TableError as error:
+        statement = create_statement(ObjectName((COMMITS,)), creation)
+        raise TableError(
+            f"topic {COMMITS}, where flowctl keeps what is committed, cannot be created: {error.message}",
+            hint=f"Create it: `{statement}`; and let this user READ and WRITE it",
+        ) from error
+    require_one_partition(topic)
+    policy = settings_of(cluster, COMMITS).get("cleanup.policy", "compact")
+    if policy != "compact":
+        raise TableError(
+            f"topic {COMMITS} has cleanup.policy={policy}: it would lose commits, and rows would be sent twice",
+            hint=f"Change it: `kafka-configs.sh --alter --topic {COMMITS} --add-config cleanup.policy=compact`",
+        )
+
+
 def require_one_partition(topic: Topic) -> None:
     if len(topic.partitions) != 1:
         raise TableError(
@@ -109,14 +131,14 @@ def require_one_partition(topic: Topic) -> None:
 
 def _read(cluster: Cluster, start: int, end: int, isolation: Isolation) -> Iterator[Message]:
     """What the topic still has from ``start`` to before ``end``."""
-    from confluent_kafka import KafkaError, TopicPartition
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
     if start >= end:
         return
     consumer = cluster.consumer(isolation)
     silent = time.monotonic() + _SILENT_SECONDS
     try:
-        with cluster.translated():
+        with naming([COMMITS]), cluster.translated():
             consumer.assign([TopicPartition(COMMITS, 0, start)])
             while True:
                 for message in consumer.consume(1000, timeout=0.2):
@@ -130,8 +152,10 @@ def _read(cluster: Cluster, start: int, end: int, isolation: Isolation) -> Itera
                     elif error.code() == KafkaError._PARTITION_EOF:
                         if message.offset() >= end:
                             return
+                    elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                        continue  # the client looks for the group's coordinator, but no group is used
                     elif not isinstance(cluster.error_of(error), TransientError):
-                        raise cluster.error_of(error)
+                        raise KafkaException(error)
                 cluster.require_connection()
                 if time.monotonic() > silent:
                     raise TransientError(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.kafka.client import COMMITS, Cluster, Topic
-from flowctl.connectors.kafka.sink.commit_log import CONFIG, require_one_partition
+from flowctl.connectors.kafka.client import Cluster, Topic
 from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import TopicCreation
@@ -33,24 +33,28 @@ def create_statement(object: ObjectName, creation: TopicCreation) -> str:
     return shlex.join(words)
 
 
-def ensure_commits(cluster: Cluster) -> None:
-    """Creates the topic of commits if it does not exist. Raises ``TableError`` if it may lose some."""
-    creation = TopicCreation(partitions=1, config=CONFIG)
+def find_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, Topic]:
+    """Those that exist."""
+    if not names:
+        return {}
+    with naming(names):
+        return cluster.topics(names)
+
+
+@contextmanager
+def naming(names: Sequence[str]) -> Iterator[None]:
+    """Adds the topics to an error about what this user may do, which does not name any."""
+    from confluent_kafka import KafkaError, KafkaException
+
     try:
-        topic = create_topic(cluster, COMMITS, creation)
+        yield
     except TableError as error:
-        statement = create_statement(ObjectName((COMMITS,)), creation)
-        raise TableError(
-            f"topic {COMMITS}, where flowctl keeps what is committed, cannot be created: {error.message}",
-            hint=f"Create it: `{statement}`; and let this user READ and WRITE it",
-        ) from error
-    require_one_partition(topic)
-    policy = settings_of(cluster, COMMITS).get("cleanup.policy", "compact")
-    if policy != "compact":
-        raise TableError(
-            f"topic {COMMITS} has cleanup.policy={policy}: it would lose commits, and rows would be sent twice",
-            hint=f"Change it: `kafka-configs.sh --alter --topic {COMMITS} --add-config cleanup.policy=compact`",
-        )
+        cause = error.__cause__.args[0] if isinstance(error.__cause__, KafkaException) else None
+        if cause is None or cause.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        listed = " or ".join(names)
+        hint = f"Let it DESCRIBE, READ and WRITE {listed}"
+        raise TableError(f"this user may not use topic {listed}", hint=hint) from error
 
 
 def create_topic(cluster: Cluster, name: str, creation: TopicCreation) -> Topic:
@@ -60,7 +64,7 @@ def create_topic(cluster: Cluster, name: str, creation: TopicCreation) -> Topic:
 
     end, is_asked = time.monotonic() + _SECONDS, False
     while True:
-        if found := cluster.topics([name]).get(name):
+        if found := find_topics(cluster, [name]).get(name):
             return found
         if time.monotonic() > end:
             raise TransientError(f"topic {name} was created and is not there yet", hint="Run again in a minute")

@@ -162,14 +162,29 @@ class Writer:
             else:
                 return
 
+    def _hear(self) -> None:
+        """Has the client say what it has met: to a callback, or as an exception. A transaction that has failed says why
+        whenever one is begun."""
+        asked: list[Callable[[], object]] = [lambda: self.producer.poll(0.5)]
+        asked += [self.producer.begin_transaction] if self._is_open else []
+        for ask in asked:
+            try:
+                ask()
+            except Exception as error:  # noqa: BLE001 - what it says is the answer
+                self.cluster.reported.append(_problem_of(error))
+
     def _error_of(self, problem: KafkaError, size: int = 0) -> FlowctlError:
         """What a call has met, or the delivery of a message, in flowctl's words. Where a client that has failed refuses
         further calls, what it has reported first tells more."""
         from confluent_kafka import KafkaError as Code
 
         follow_up = {Code._FATAL, Code._PURGE_QUEUE, Code._PURGE_INFLIGHT, Code._STATE}
+        if problem.code() in follow_up:
+            self._hear()
         told = [one for one in (problem, *self.undelivered, *self.cluster.reported) if one.code() not in follow_up]
-        cause = told[0] if told else problem
+        if not told:  # another client may succeed: it first finds out what is committed
+            return TransientError(f"Kafka's client has failed: {problem.str()}", hint="Run again")
+        cause = told[0]
         if cause.code() in (Code._FENCED, Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED, Code.INVALID_TXN_STATE):
             return WriteConflict(
                 "another writer has taken over this table, or the brokers have ended its transaction: nothing of it is"
