@@ -88,7 +88,7 @@ def test_values_are_read_back_equal(rows: list[dict[str, Any]]) -> None:
 
 
 def test_the_text_of_each_type() -> None:
-    """As documented in `docs/kafka.md`."""
+    """As documented in `docs/kafka-targets.md`."""
     kinds: dict[str, tuple[DataType, Any, str]] = {
         "i": (types.INT64, -(2**63), "-9223372036854775808"),
         "d": (types.DOUBLE, 0.1, "0.1"),
