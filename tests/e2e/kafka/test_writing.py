@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from flowctl.crashpoints import POINTS, TOPIC_POINTS, Point, TopicPoint
-from tests.e2e.flows import Flow, sqlite_script
+from tests.e2e.flows import Flow, sqlite_rows, sqlite_script, wait_until_stopped
 from tests.e2e.kafka.test_topics import kill_at_random
 from tests.services import kafka
 
@@ -159,3 +159,84 @@ def test_random_kills_while_rows_come(source: Source, mode: str, tmp_path: Path,
     orders.add(100)
     kill_at_random(flow, lambda: orders.add(300), f"{source} {mode}")
     MUST_BE[mode](orders, out)
+
+
+def test_values_come_back_equal(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    """From a table to a topic, and from there to another table, by one flow; beside it, without a topic."""
+    columns = "id bigint, amount decimal(20,6), price double, at timestamp, day date, name text, ok boolean"
+    values = [
+        "(1, '12345678901234.500000', 0.1, '2026-01-02 03:04:05.000006', '2026-01-02', 'ü \"x\" \\ \n', true)",
+        f"({2**63 - 1}, '-0.000001', -1e300, '0001-01-01 00:00:00', '9999-12-31', '', false)",
+        f"({-(2**63)}, NULL, NULL, NULL, NULL, NULL, NULL)",
+    ]
+    sqlite_script(tmp_path / "shop.db", f"CREATE TABLE t ({columns}); INSERT INTO t VALUES {', '.join(values)}")
+    schema = (
+        'id: bigint, amount: "decimal(20,6)", price: double, at: timestamp_ntz, day: date, name: string, ok: boolean'
+    )
+    flow = Flow(tmp_path)
+    flow.write(
+        f"""version: 1
+flow: bus
+state: state
+spark: {{url: sail}}
+connections:
+  bus: {{type: kafka, brokers: "{kafka_broker}"}}
+  db: {{type: sqlite, path: shop.db}}
+  out: {{type: sqlite, path: out.db}}
+tables:
+  there: {{from: db:t, to: {{connection: bus, topic: {topic}, create: {{}}}}, mode: merge, key: [id]}}
+  directly: {{from: db:t, to: out, mode: merge, key: [id]}}
+  back:
+    from: bus:{topic}
+    format: {{type: json, schema: {{{schema}}}}}
+    columns: {{include: [id, amount, price, at, day, name, ok]}}
+    to: out:t
+    mode: append
+"""
+    )
+    flow.apply("--select", "there")
+    flow.apply()
+    by_topic, directly = (sqlite_rows(tmp_path / "out.db", f"SELECT * FROM {name}") for name in ("t", "directly"))
+    assert by_topic == directly
+
+
+def test_a_dry_run_counts_messages(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    flow = Flow(tmp_path)
+    orders = Orders(tmp_path, kafka_broker, "table", topic)
+    write_flow(flow, orders, f"{topic}-out", "merge")
+    orders.add(50)
+    flow.apply()
+    orders.add(50)
+    step = flow.plan("--effects")["steps"][0]
+    keys = {row["id"]: row for row in orders.sent[49:]}  # the row at the position is read again
+    gone = sum(row["name"] is None for row in keys.values())
+    assert (step["effects"]["inserted"], step["effects"]["deleted"]) == (len(keys) - gone, gone)
+
+
+@pytest.mark.full
+def test_a_commit_hidden_by_another_flows_transaction(tmp_path: Path) -> None:
+    """Another flow is stopped right before its commit. Whoever commits meanwhile is told to wait, and sends nothing
+    twice."""
+    with kafka.broker() as made, made.started() as address:
+        flows, tables = [], []
+        for name in ("one", "two"):
+            folder = tmp_path / name
+            folder.mkdir()
+            flows.append(Flow(folder))
+            tables.append(Orders(folder, address, "table", "unused"))
+            write_flow(flows[-1], tables[-1], name, "append")
+            tables[-1].add(20)
+        stopped = flows[0].start(
+            "apply", "flow.yaml", env={"FLOWCTL_CRASH_AT": "in_commit", "FLOWCTL_CRASH_WITH": "SIGSTOP"}
+        )
+        wait_until_stopped(stopped)
+        flows[1].apply()
+        tables[1].add(20)
+        assert "the last commits are hidden in _flowctl_commits" in flows[1].apply(expect=4).words
+        assert flows[0].actions() == {"orders": "recover"}  # its own open transaction hides nothing from it
+        stopped.kill()
+        stopped.communicate()
+        flows[0].apply()
+        flows[1].apply()
+        for orders, name in zip(tables, ("one", "two"), strict=True):
+            must_be_appended(orders, name)

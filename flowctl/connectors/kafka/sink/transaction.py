@@ -60,6 +60,7 @@ def open_writer(cluster: Cluster, id: str, limits: Limits) -> Iterator[Writer]:
         "compression.type": "lz4",
         "partitioner": "murmur2_random",  # as Java's clients: a key is in the same partition whoever writes it
         "linger.ms": 20,
+        "log_level": 3,  # when it ends, the client writes the rest to standard error
         "message.max.bytes": limits.bytes,
         "batch.size": min(_BATCH_BYTES, limits.bytes),
         "queue.buffering.max.kbytes": max(65_536, 4 * limits.bytes // 1024),
