@@ -93,6 +93,7 @@ def test_the_text_of_each_type() -> None:
         "i": (types.INT64, -(2**63), "-9223372036854775808"),
         "d": (types.DOUBLE, 0.1, "0.1"),
         "f": (types.FLOAT, 1.5, "1.5"),
+        "whole": (types.DOUBLE, -2.0, "-2.0"),
         "a": (AMOUNT, Decimal("1.5"), '"1.50"'),
         "small": (LONG, Decimal("0.000000001"), '"0.000000001"'),
         "b": (types.BOOL, True, "true"),

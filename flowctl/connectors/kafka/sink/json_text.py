@@ -91,7 +91,9 @@ def _plain(values: pa.Array, kind: DataType, name: str) -> pa.StringArray:
         case types.FLOAT | types.DOUBLE:
             if pc.any(pc.invert(pc.is_finite(values))).as_py():
                 raise _refused(name, "NaN or infinity, for which JSON has no number")
-            return values.cast(pa.string())
+            found = values.cast(pa.string())
+            whole = pc.match_substring_regex(found, r"^-?\d+$")  # readers that infer types would take it for an integer
+            return pc.if_else(whole, pc.binary_join_element_wise(found, ".0", ""), found)
         case Decimal():
             found = values.cast(pa.string())
             return _mapped(found, pc.match_substring(found, "E"), _without_exponent)
