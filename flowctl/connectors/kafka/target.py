@@ -166,7 +166,7 @@ class KafkaTarget(Target):
             if _id(self._topic_of(job)) != _id(topic):
                 raise StoppedByPolicy(f"topic {name} was deleted while it was written", hint="Plan again")
             job.before_commit()
-            record = self._record(job, topic, newest)
+            record = self._record(job, topic, newest, writer.first)
             writer.send(COMMITS, Messages([record.to_key()], [record.to_value()]))
             writer.flush()
             crashpoints.reached("in_commit", job.record.table)
@@ -175,13 +175,15 @@ class KafkaTarget(Target):
             crashpoints.reached("transaction_committed", job.record.table)
         return replace(record.commit, counts=counts)
 
-    def _record(self, job: WriteJob, topic: Topic | None, newest: Record | None) -> Record:
+    def _record(
+        self, job: WriteJob, topic: Topic | None, newest: Record | None, first: tuple[int, int] | None
+    ) -> Record:
         """A void changes no columns."""
         commit = identified(job.record, self._identity(topic)) if topic else job.record
         columns, key = job.columns, job.key if job.mode == "merge" else job.layout.topic.key
         if job.record.void:
             columns, key = (newest.columns, newest.key) if newest else ((), ())
-        return Record(commit, _name(job.object), tuple(columns), tuple(key), job.at)
+        return Record(commit, _name(job.object), tuple(columns), tuple(key), job.at, first)
 
     def _send(self, writer: Writer, staged: Staged) -> RowCounts:
         if staged.rows is None:

@@ -48,12 +48,6 @@ def open_writer(cluster: Cluster, id: str, limits: Limits) -> Iterator[Writer]:
     from confluent_kafka import Producer
 
     own = replace(cluster, reported=deque(maxlen=20))
-    undelivered: deque[KafkaError] = deque(maxlen=20)
-
-    def on_delivery(error: KafkaError | None, _message: Any) -> None:
-        if error is not None:
-            undelivered.append(error)
-
     settings = {
         "transactional.id": id,
         "transaction.timeout.ms": limits.seconds * 1000,
@@ -64,12 +58,10 @@ def open_writer(cluster: Cluster, id: str, limits: Limits) -> Iterator[Writer]:
         "message.max.bytes": limits.bytes,
         "batch.size": min(_BATCH_BYTES, limits.bytes),
         "queue.buffering.max.kbytes": max(65_536, 4 * limits.bytes // 1024),
-        "delivery.report.only.error": True,
-        "on_delivery": on_delivery,
     }
     with own.translated():
         producer = Producer({**own.settings, **settings})
-    writer = Writer(own, producer, limits, undelivered)
+    writer = Writer(own, producer, limits)
     try:
         yield writer
     finally:
@@ -78,12 +70,13 @@ def open_writer(cluster: Cluster, id: str, limits: Limits) -> Iterator[Writer]:
 
 @dataclass
 class Writer:
-    """``undelivered`` gets the errors of messages that could not be delivered."""
+    """``first`` is where the first message is, once it is delivered: partition and offset."""
 
     cluster: Cluster
     producer: Producer
     limits: Limits
-    undelivered: deque[KafkaError]
+    first: tuple[int, int] | None = field(default=None, init=False)
+    _has_sent: bool = field(default=False, init=False)
     _is_open: bool = field(default=False, init=False)
 
     def take_over(self) -> None:
@@ -100,12 +93,12 @@ class Writer:
         try:
             for at, (key, value) in enumerate(zip(messages.keys, messages.values, strict=True)):
                 size = len(value or b"") + len(key or b"")
+                more: dict[str, Any] = {} if headers is None else {"headers": list(headers[at])}
+                if not self._has_sent:
+                    more["on_delivery"], self._has_sent = self._on_first, True
                 while True:
                     try:
-                        if headers is None:
-                            produce(topic, value, key)
-                        else:
-                            produce(topic, value, key, headers=list(headers[at]))
+                        produce(topic, value, key, **more)
                         break
                     except BufferError:
                         self.producer.poll(0.05)
@@ -126,6 +119,7 @@ class Writer:
             except Exception as error:
                 raise self._error_of(_problem_of(error)) from error
             self._check()
+        self._require_delivery()
 
     def commit(self) -> None:
         """An error leaves unknown whether it is committed; only :meth:`take_over` of another writer finds that out."""
@@ -142,9 +136,23 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - the first error is the one to report
             _problem_of(error)  # fenced, or no broker answers: the brokers abort it
 
+    def _on_first(self, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self.first = (message.partition(), message.offset())
+
+    def _require_delivery(self) -> None:
+        """A message that is not delivered makes the transaction fail, which says so whenever one is begun; otherwise,
+        one is open already."""
+        from confluent_kafka import KafkaError as Code
+
+        try:
+            self.producer.begin_transaction()
+        except Exception as error:
+            problem = _problem_of(error)
+            if problem.code() != Code._STATE:
+                raise self._error_of(problem) from error
+
     def _check(self) -> None:
-        if self.undelivered:
-            raise self._error_of(self.undelivered[0])
         if is_interrupted():
             raise Interrupted("the run was asked to stop while messages were sent", hint="Run again to finish it")
         self.cluster.require_connection()
@@ -182,7 +190,7 @@ class Writer:
         follow_up = {Code._FATAL, Code._PURGE_QUEUE, Code._PURGE_INFLIGHT, Code._STATE}
         if problem.code() in follow_up:
             self._hear()
-        told = [one for one in (problem, *self.undelivered, *self.cluster.reported) if one.code() not in follow_up]
+        told = [one for one in (problem, *self.cluster.reported) if one.code() not in follow_up]
         if not told:  # another client may succeed: it first finds out what is committed
             return TransientError(f"Kafka's client has failed: {problem.str()}", hint="Run again")
         cause = told[0]
