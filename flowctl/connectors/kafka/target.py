@@ -26,7 +26,14 @@ from flowctl.connectors.buffered import computed, record_batches
 from flowctl.connectors.kafka.client import COMMITS, Cluster, Topic
 from flowctl.connectors.kafka.sink.commit_log import Record, ensure_commits, key_of, read_records
 from flowctl.connectors.kafka.sink.messages import Form, Messages
-from flowctl.connectors.kafka.sink.topics import create_statement, create_topic, find_topics, message_bytes
+from flowctl.connectors.kafka.sink.topics import (
+    RECORD_BYTES,
+    create_statement,
+    create_topic,
+    find_topics,
+    may_write,
+    message_bytes,
+)
 from flowctl.connectors.kafka.sink.transaction import Limits, Writer, open_writer
 from flowctl.connectors.preconditions import already_committed, check_base, identified, verify_total
 from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob, WriteShape
@@ -108,6 +115,11 @@ class KafkaTarget(Target):
             found[lookup.table] = (info, record.commit if record and info else None)
         return found
 
+    def why_unwritable(self, object: ObjectName) -> TableError | None:
+        if may_write(self.cluster, _name(object)):
+            return None
+        return TableError(f"this user may not write topic {object}", hint=f"Let it DESCRIBE and WRITE {object}")
+
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         raise TableError(
             f"{object} is a topic: its rows cannot be read back, which this batch needs",
@@ -167,7 +179,7 @@ class KafkaTarget(Target):
                 raise StoppedByPolicy(f"topic {name} was deleted while it was written", hint="Plan again")
             job.before_commit()
             record = self._record(job, topic, newest, writer.first)
-            writer.send(COMMITS, Messages([record.to_key()], [record.to_value()]))
+            writer.send(COMMITS, Messages([record.to_key()], [record.to_value()]), RECORD_BYTES)
             writer.flush()
             crashpoints.reached("in_commit", job.record.table)
             delays.pause()
@@ -178,8 +190,10 @@ class KafkaTarget(Target):
     def _record(
         self, job: WriteJob, topic: Topic | None, newest: Record | None, first: tuple[int, int] | None
     ) -> Record:
-        """A void changes no columns."""
-        commit = identified(job.record, self._identity(topic)) if topic else job.record
+        """A void changes no columns, and a topic that has only voids is not written yet."""
+        commit = job.record
+        if topic is not None and not commit.void:
+            commit = identified(commit, self._identity(topic))
         columns, key = job.columns, job.key if job.mode == "merge" else job.layout.topic.key
         if job.record.void:
             columns, key = (newest.columns, newest.key) if newest else ((), ())
@@ -192,7 +206,7 @@ class KafkaTarget(Target):
         form = _form(job, staged.columns)
         for rows in record_batches(staged.rows):
             for messages in form.messages(rows):
-                writer.send(_name(job.object), messages)
+                writer.send(_name(job.object), messages, writer.limits.bytes)
                 sent += len(messages.values)
                 deleted += messages.tombstones
         writer.flush()

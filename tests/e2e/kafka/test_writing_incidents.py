@@ -166,6 +166,33 @@ def test_lost_commits_stop_the_table(tmp_path: Path) -> None:
         assert numbers(address, "out") == [1, 2, 3]
 
 
+def test_a_first_commit_that_is_given_up(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    """Its number becomes a void, and the topic counts as not written."""
+    flow = Flow(tmp_path)
+    kafka.create_topic(kafka_broker, topic)
+    write_one(flow, kafka_broker, f"bus:{topic}", ", on_schema_change: {new_column: ignore}")
+    add(flow, (1, "a"))
+    flow.apply(env={"FLOWCTL_CRASH_AT": "in_commit"}, expect=-9)
+    add(flow, (2, "b"))
+    flow.apply("--full-refresh", "orders")
+    assert [one.value for one in kafka.received(kafka_broker, topic)] == [
+        b'{"n":1,"name":"a"}',
+        b'{"n":2,"name":"b"}',
+    ]
+
+
+def test_brokers_that_keep_no_transaction_open_for_long(tmp_path: Path) -> None:
+    flow = Flow(tmp_path)
+    secured = kafka.Secured({}, {}, {"transaction.max.timeout.ms": "30000"})
+    with kafka.broker(secured) as made, made.started() as address:
+        kafka.create_topic(address, "out")
+        write_one(flow, address, "bus:out")
+        add(flow, (1, "a"))
+        words = flow.apply(expect=4).words
+    assert "the brokers do not keep a transaction open for the 60 s that 1 messages may take" in words
+    assert "Set `transaction.max.timeout.ms` of the brokers to 60000" in words
+
+
 def test_a_message_that_is_too_large(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     flow = Flow(tmp_path)
     create = "create: {config: {max.message.bytes: 5000}}"
@@ -245,6 +272,8 @@ def test_what_the_user_may_do(tmp_path: Path) -> None:
         assert "transactional ids that begin with `flowctl.`" in after("TOPIC", COMMITS, "CREATE")
         of_topics = "Let this user DESCRIBE, READ and WRITE the topic and `_flowctl_commits`"
         assert of_topics in after("TRANSACTIONAL_ID", "flowctl.*", "DESCRIBE", "WRITE")
+        found = flow.run("validate", "flow.yaml", "--connect", expect=None).words
+        assert "orders: this user may not write topic out. Let it DESCRIBE and WRITE out" in found
         assert of_topics in after("TOPIC", "out", "WRITE")
         assert "1 committed" in after("TOPIC", COMMITS, "WRITE")
         add(flow, (2, "b"))

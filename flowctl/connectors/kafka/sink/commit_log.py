@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowctl.connectors.kafka.client import COMMITS, Cluster, Topic
-from flowctl.connectors.kafka.sink.topics import create_statement, create_topic, find_topics, naming, settings_of
+from flowctl.connectors.kafka.sink.topics import (
+    RECORD_BYTES,
+    create_statement,
+    create_topic,
+    find_topics,
+    naming,
+    settings_of,
+)
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.commit import Commit, commit_from_record
@@ -26,7 +33,12 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 #: Compaction must not wait: each look reads the whole topic.
-CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
+CONFIG = {
+    "cleanup.policy": "compact",
+    "max.message.bytes": str(RECORD_BYTES),
+    "min.cleanable.dirty.ratio": "0.1",
+    "segment.ms": "3600000",
+}
 #: Seconds that a look waits for another writer's transaction (longer than most may be open), and for messages.
 _WAIT_SECONDS, _SILENT_SECONDS = 75.0, 30.0
 
@@ -59,15 +71,20 @@ def key_of(lineage: str, table: str) -> bytes:
 
 
 def record_from(value: bytes) -> Record:
-    document: Mapping[str, Any] = json.loads(value)
-    return Record(
-        commit_from_record(document),
-        document["topic"],
-        tuple(Column(one["name"], types.parse(one["type"])) for one in document["columns"]),
-        tuple(document["key"]),
-        document["at"],
-        tuple(document["first"]) if document["first"] is not None else None,
-    )
+    try:
+        document: Mapping[str, Any] = json.loads(value)
+        return Record(
+            commit_from_record(document),
+            document["topic"],
+            tuple(Column(one["name"], types.parse(one["type"])) for one in document["columns"]),
+            tuple(document["key"]),
+            document["at"],
+            tuple(document["first"]) if document["first"] is not None else None,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise TableError(
+            f"topic {COMMITS} has a message that is no commit", hint="Find out who else writes to it, and delete it"
+        ) from error
 
 
 def read_records(cluster: Cluster, concerns: Callable[[Record], bool]) -> list[Record]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaException
 
 _SECONDS = 15.0
+#: Of the record of a commit, which may have a long position.
+RECORD_BYTES = 10 << 20
 #: Where the brokers do not tell: their default.
 _MESSAGE_BYTES = 1_048_588
 
@@ -99,6 +101,26 @@ def _refused(cluster: Cluster, error: KafkaException) -> FlowctlError | None:
         return found
     hint = "Let this user CREATE it, or create it first" if denied else "Correct `create`, or create the topic yourself"
     return TableError(f"Kafka says: {problem.str()}", hint=hint)
+
+
+def may_write(cluster: Cluster, name: str) -> bool:
+    """As far as the brokers tell; also if there is no such topic."""
+    from confluent_kafka import KafkaError, KafkaException, TopicCollection
+    from confluent_kafka.admin import AclOperation
+
+    asked = cluster.admin.describe_topics(
+        TopicCollection([name]), include_authorized_operations=True, request_timeout=_SECONDS
+    )
+    (future,) = asked.values()
+    try:
+        allowed = future.result().authorized_operations
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return True
+        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return False
+        raise cluster.error_of(error.args[0]) from error
+    return not allowed or AclOperation.WRITE in allowed
 
 
 def message_bytes(cluster: Cluster, name: str) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.kafka.client import Cluster
 from flowctl.connectors.kafka.sink.messages import Messages
+from flowctl.connectors.kafka.sink.topics import RECORD_BYTES
 from flowctl.connectors.sql.waiting import is_interrupted
 from flowctl.errors import FlowctlError, Interrupted, TableError, TransientError, WriteConflict, chain
 
@@ -55,9 +56,9 @@ def open_writer(cluster: Cluster, id: str, limits: Limits) -> Iterator[Writer]:
         "partitioner": "murmur2_random",  # as Java's clients: a key is in the same partition whoever writes it
         "linger.ms": 20,
         "log_level": 3,  # when it ends, the client writes the rest to standard error
-        "message.max.bytes": limits.bytes,
+        "message.max.bytes": max(limits.bytes, RECORD_BYTES),
         "batch.size": min(_BATCH_BYTES, limits.bytes),
-        "queue.buffering.max.kbytes": max(65_536, 4 * limits.bytes // 1024),
+        "queue.buffering.max.kbytes": 65_536 + 2 * limits.bytes // 1024,
     }
     with own.translated():
         producer = Producer({**own.settings, **settings})
@@ -87,12 +88,14 @@ class Writer:
         self._repeat(lambda _seconds: self.producer.begin_transaction())
         self._is_open = True
 
-    def send(self, topic: str, messages: Messages) -> None:
-        """Waits where the client's queue is full."""
-        produce, headers, size = self.producer.produce, messages.headers, 0
+    def send(self, topic: str, messages: Messages, most_bytes: int) -> None:
+        """Waits where the client's queue is full. Refuses a message of more than ``most_bytes``, as the topic would."""
+        produce, headers = self.producer.produce, messages.headers
         try:
             for at, (key, value) in enumerate(zip(messages.keys, messages.values, strict=True)):
                 size = len(value or b"") + len(key or b"")
+                if size > most_bytes:
+                    raise _too_large(f"a message of {size:,} bytes", most_bytes)
                 more: dict[str, Any] = {} if headers is None else {"headers": list(headers[at])}
                 if not self._has_sent:
                     more["on_delivery"], self._has_sent = self._on_first, True
@@ -107,7 +110,7 @@ class Writer:
         except FlowctlError:
             raise
         except Exception as error:
-            raise self._error_of(_problem_of(error), size) from error
+            raise self._error_of(_problem_of(error)) from error
         self._check()
 
     def flush(self) -> None:
@@ -182,7 +185,7 @@ class Writer:
             except Exception as error:  # noqa: BLE001 - what it says is the answer
                 self.cluster.reported.append(_problem_of(error))
 
-    def _error_of(self, problem: KafkaError, size: int = 0) -> FlowctlError:
+    def _error_of(self, problem: KafkaError) -> FlowctlError:
         """What a call has met, or the delivery of a message, in flowctl's words. Where a client that has failed refuses
         further calls, what it has reported first tells more."""
         from confluent_kafka import KafkaError as Code
@@ -201,11 +204,7 @@ class Writer:
                 hint="Run again: what is committed is looked up first",
             )
         if cause.code() == Code.MSG_SIZE_TOO_LARGE:
-            of_size = f"a message of {size:,} bytes" if size else "a message"
-            return TableError(
-                f"{of_size} is too large: the topic takes {self.limits.bytes:,} bytes at most (max.message.bytes)",
-                hint="Raise the topic's `max.message.bytes`, or leave long columns out with `columns: {exclude: […]}`",
-            )
+            return _too_large("a message", self.limits.bytes)
         if cause.code() == Code.INVALID_TRANSACTION_TIMEOUT:
             return TableError(
                 f"the brokers do not keep a transaction open for the {self.limits.seconds} s that"
@@ -218,6 +217,13 @@ class Writer:
         if cause.txn_requires_abort() and not isinstance(found, TransientError):
             return TransientError(found.message, hint=found.hint)
         return found
+
+
+def _too_large(what: str, most_bytes: int) -> TableError:
+    return TableError(
+        f"{what} is too large: the topic takes {most_bytes:,} bytes at most (max.message.bytes)",
+        hint="Raise the topic's `max.message.bytes`, or leave long columns out with `columns: {exclude: […]}`",
+    )
 
 
 def _problem_of(error: Exception) -> KafkaError:
