@@ -138,6 +138,7 @@ def test_a_topic_created_again_while_it_is_written(tmp_path: Path, kafka_broker:
     assert kafka.received(kafka_broker, topic) == []
 
 
+@pytest.mark.server
 def test_lost_commits_stop_the_table(tmp_path: Path) -> None:
     flow = Flow(tmp_path)
     with kafka.broker() as made, made.started() as address:
@@ -181,6 +182,7 @@ def test_a_first_commit_that_is_given_up(tmp_path: Path, kafka_broker: str, topi
     ]
 
 
+@pytest.mark.server
 def test_brokers_that_keep_no_transaction_open_for_long(tmp_path: Path) -> None:
     flow = Flow(tmp_path)
     secured = kafka.Secured({}, {}, {"transaction.max.timeout.ms": "30000"})
@@ -226,6 +228,7 @@ def test_a_stale_writer_sends_nothing(tmp_path: Path, kafka_broker: str, topic: 
         must_be_appended(orders, f"{topic}-out")
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("point", ["in_transaction", pytest.param("in_commit", marks=pytest.mark.full)])
 def test_a_broker_restarts_in_the_middle_of_a_transaction(point: str, tmp_path: Path) -> None:
     flow = Flow(tmp_path)
@@ -247,6 +250,7 @@ def test_a_broker_restarts_in_the_middle_of_a_transaction(point: str, tmp_path: 
             assert flow.actions() == {"orders": "none"}
 
 
+@pytest.mark.server
 def test_what_the_user_may_do(tmp_path: Path) -> None:
     """Each refusal names what to allow; once all of it is allowed, the rows are sent."""
     flow = Flow(tmp_path, {"KAFKA_PW": kafka_security.PASSWORD})
