@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +14,6 @@ from flowctl.engine import java
 from tests.services import ivy
 from tests.services.processes import HOST, free_port, listens, running
 
-_JARS = Path(__file__).parents[2] / ".cache" / "kafka-4.1.1"
 _IVY_FILE = Path(__file__).parent / "kafka.xml"
 _JVM = ("-Xms128m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 
@@ -164,13 +161,4 @@ def _admin(address: str, what: str, *arguments: Any) -> None:
 
 
 def _jars() -> Path:
-    """Fetched once into the clone's cache folder."""
-    done = _JARS / ".complete"
-    _JARS.parent.mkdir(exist_ok=True)
-    with _JARS.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.is_file():
-            shutil.rmtree(_JARS, ignore_errors=True)
-            ivy.retrieve(_IVY_FILE, _JARS)
-            done.touch()
-    return _JARS
+    return ivy.cached("kafka-4.1.1", lambda folder: ivy.retrieve(_IVY_FILE, folder))

@@ -29,9 +29,13 @@ def place(_options: Mapping[str, Any], _object: ObjectName, _base_dir: str) -> N
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
     """Opens nothing yet: the cluster is asked only when the source is."""
     from flowctl.connectors.kafka.client import Cluster
+    from flowctl.connectors.kafka.payloads import Payloads
+    from flowctl.connectors.kafka.registry import Registry
     from flowctl.connectors.kafka.security import security_settings
     from flowctl.connectors.kafka.source import KafkaSource
 
     security = security_settings(connection.options, context.base_dir)
     cluster = Cluster(str(connection.options["brokers"]), security)
-    yield Connector(source=KafkaSource(cluster, CAPABILITIES), greet=cluster.greet)
+    options = connection.options.get("registry")
+    payloads = Payloads(Registry(options, context.base_dir) if options else None, context.base_dir)
+    yield Connector(source=KafkaSource(cluster, CAPABILITIES, payloads), greet=cluster.greet)

@@ -1,21 +1,19 @@
-"""Which message does not fit, found by Python's own parser.
+"""Which field of a message does not fit, as Python's own parser reads it.
 
-:mod:`flowctl.connectors.kafka.decoding` decides what fits, and says only that some message of a batch does not. This
-finds most of those without decoding every message alone, which takes a hundred times as long. It is never stricter.
+:mod:`.json_values` decides what fits, and says only that some message of a batch does not. This finds most of those
+without decoding every message alone, which takes a hundred times as long. It is never stricter.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
-import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 from flowctl.connectors.exact import text_shape
-from flowctl.connectors.kafka.envelopes import fields_of, is_truncation
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Decimal, Struct
@@ -24,28 +22,8 @@ _UNROUNDED = decimal.Context(prec=100, traps=[decimal.Inexact])
 _BITS = {types.INT8: 8, types.INT16: 16, types.INT32: 32, types.INT64: 64}
 
 
-def misfit(
-    value: bytes | None, columns: Sequence[Column], envelope: str = "", key: Sequence[str] = ()
-) -> Column | Literal["not_json", "not_change", "truncate", "no_key"] | None:
-    """The first of ``columns`` for which the message certainly does not fit, or that it is certainly not one JSON
-    object, or no envelope; or it has nothing in a column of the ``key``. None: it may fit."""
-    if value is None:
-        return None
-    try:
-        found = json.loads(value.decode(), parse_float=decimal.Decimal)
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        return "not_json"
-    except (ValueError, RecursionError, decimal.DecimalException):  # beyond this parser's limits
-        return None
-    if not isinstance(found, dict):
-        return "not_json"
-    if is_truncation(found, envelope):
-        return "truncate"
-    fields = fields_of(found, envelope)
-    if fields is None:
-        return "not_change"
-    if fields and any(fields.get(column.name) is None for column in columns if column.name in key):
-        return "no_key"
+def misfit(fields: Mapping[str, Any], columns: Sequence[Column]) -> Column | None:
+    """The first of ``columns`` for which a message with these ``fields`` certainly does not fit. None: it may fit."""
     return next((column for column in columns if _is_unfit(fields.get(column.name), column.type)), None)
 
 
