@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["AVRO", "PROTOBUF", "JSON"]
 #: The registry's own codes: there is no such subject, version or schema.
-_MISSING = (404, 40401, 40402, 40403)
+_MISSING = (40401, 40402, 40403)
 #: Seconds that one request may take; it is sent so many times more after a failure.
 _SECONDS, _RETRIES = 10, 2
 
@@ -94,6 +94,7 @@ class Registry:
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
         own = {"url": self.url, "timeout": _SECONDS, "max.retries": _RETRIES, "retries.wait.ms": 200}
+        own["cache.latest.ttl.sec"] = 0  # the newest version is not what it was
         if "username" in self._options:
             own["basic.auth.user.info"] = f"{self._options['username']}:{self._options['password']}"
         with _certificates(self._options.get("tls", {}), self._base_dir) as files:
@@ -110,7 +111,7 @@ class Registry:
         try:
             return question()
         except SchemaRegistryError as error:
-            if error.error_code in _MISSING or (error.http_status_code == 404 and error.error_code != -1):
+            if error.error_code in _MISSING:
                 return None
             raise self._translated(error.http_status_code, error.error_message) from error
         except Exception as error:

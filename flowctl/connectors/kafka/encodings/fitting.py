@@ -60,10 +60,9 @@ def fitted(
                 else:
                     parts.append(constant(defaults.get(name), of, len(values)))
             return pa.StructArray.from_arrays(parts, [name for name, _ in wanted], mask=values.is_null())
-        case (one, Decimal()) if one in _INTEGERS or isinstance(one, Decimal):
-            found = values.cast(arrow_type(kind))
-            found.validate(full=True)
-            return found
+        case (one, Decimal(_, scale)) if one in _INTEGERS or isinstance(one, Decimal):
+            exact = values.cast(pa.decimal256(76, max(scale, one.scale if isinstance(one, Decimal) else 0)))
+            return exact.cast(arrow_type(kind))
         case (one, other) if one in _INTEGERS and other in (*_INTEGERS, *_FLOATS, types.STRING):
             return values.cast(arrow_type(kind))
         case (types.FLOAT, types.DOUBLE) | (types.BINARY, types.STRING) | (types.STRING, types.BINARY):

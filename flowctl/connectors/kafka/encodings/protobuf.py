@@ -67,8 +67,10 @@ class ProtobufSchema:
     def _named(self, data: bytes) -> tuple[str, bytes]:
         """The name of the message that the indexes before it name, and the rest. Raises ``ValueError``."""
         count, at = _zigzag(data, 0)
+        if not 0 <= count <= len(data):
+            raise ValueError("there are not so many indexes")
         indexes = []
-        for _ in range(min(max(count, 0), len(data))):
+        for _ in range(count):
             index, at = _zigzag(data, at)
             indexes.append(index)
         messages, found = list(self._file.message_types_by_name.values()), None
@@ -109,7 +111,8 @@ def _compiled(text: str, references: Mapping[str, str]) -> FileDescriptor:
         command += [f"--descriptor_set_out={made}", "--include_imports", _FILE]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
-            why = done.stderr.strip().splitlines()[0] if done.stderr.strip() else "no error was shown"
+            said = [line for line in done.stderr.splitlines() if ".proto:" in line] or done.stderr.splitlines()
+            why = said[0].strip() if said else "the compiler does not say why"
             raise TableError(f"the schema is not valid Protobuf: {why}", hint="Correct the schema")
         files = FileDescriptorSet.FromString(made.read_bytes()).file
     pool = DescriptorPool()
