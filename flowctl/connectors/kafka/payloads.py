@@ -17,6 +17,7 @@ from flowctl.connectors.kafka.encodings.protobuf import ProtobufSchema
 from flowctl.connectors.kafka.encodings.schema import Field, WriterSchema
 from flowctl.connectors.kafka.encodings.written import OneWriter, RegisteredWriters, Writers, WrittenDecoder
 from flowctl.connectors.kafka.registry import Registry, Schema
+from flowctl.connectors.kafka.unfit import NAMES
 from flowctl.connectors.source import Relation
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -97,7 +98,8 @@ class Payloads:
             writers = RegisteredWriters(registry, made, subject, found.version, reader, followed)
         columns = declared or tuple(field.column(name) for name, field in _row(reader, envelope).items())
         if not columns:
-            raise TableError(f"the schema of {topic} is no envelope of {envelope}", hint="Remove `format.envelope`")
+            what = f"the schema of {topic} is no envelope of {NAMES[envelope]}"
+            raise TableError(what, hint="Remove `format.envelope`")
         _require_free(columns, topic)
         used = (found.id, found.version) if found else None
         if kind == "json":

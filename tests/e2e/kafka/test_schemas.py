@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
 
+from flowctl.connectors.kafka.encodings.protobuf import ProtobufSchema
 from tests.e2e.flows import Flow
 from tests.e2e.kafka.test_dead_letters import letters_of
 from tests.e2e.targets import TargetPlace, place
@@ -88,12 +90,11 @@ def test_a_schema_that_changes_twice(flow: Flow, target: TargetPlace, orders: Or
     orders.send(two, second, {"id": 3, "name": "ü"})
     orders.send(one, first, {"id": 4})  # a producer that was not restarted
     kafka.send(orders.address, orders.topic, [schemas.framed(9_999_999, b"?"), b"plain", schemas.framed(two, b"\x02")])
-    print(flow.run("plan", "flow.yaml").out)
     flow.apply()
     assert target.rows(("id", "name")) == [(1, None), (2, None), (3, "ü"), (4, None)]
 
     three = orders.register(third)
-    orders.send(three, third, {"id": 5, "name": None, "price": __import__("decimal").Decimal("1.25")})
+    orders.send(three, third, {"id": 5, "name": None, "price": Decimal("1.25")})
     orders.send(two, second, {"id": 6, "name": "x"})
     flow.apply()
     rows = [(1, None), (2, None), (3, None), (4, None), (5, "1.25"), (6, "0.01")]
@@ -102,3 +103,97 @@ def test_a_schema_that_changes_twice(flow: Flow, target: TargetPlace, orders: Or
         (4, "unknown_schema"), (5, "no_schema_id"), (6, "corrupt"),
     ]  # fmt: skip
     assert flow.actions() == {"orders": "none"}
+
+
+def debezium() -> str:
+    row = {"type": "record", "name": "Value", "fields": [ID, {"name": "name", "type": ["null", "string"]}]}
+    source = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": "long"}]}
+    parts = [("before", ["null", row]), ("after", ["null", "Value"]), ("source", source), ("op", "string")]
+    fields = [{"name": name, "type": kind} for name, kind in parts]
+    return json.dumps({"type": "record", "name": "Envelope", "namespace": "shop.orders", "fields": fields})
+
+
+def test_changes_of_debezium_in_avro(flow: Flow, target: TargetPlace, orders: Orders) -> None:
+    table = f"from: 'bus:{orders.topic}', mode: merge, key: [id], format: {{type: avro, envelope: debezium}}"
+    write_flow(flow, orders.address, orders.url, target, table)
+    schema = debezium()
+    id = orders.register(schema)
+
+    def change(op: str, before: Any, after: Any) -> dict[str, Any]:
+        return {"before": before, "after": after, "source": {"lsn": 7}, "op": op}
+
+    one, two = {"id": 1, "name": "a"}, {"id": 2, "name": None}
+    orders.send(id, schema, change("r", None, one), change("c", None, two), change("u", one, {**one, "name": "b"}))
+    flow.apply()
+    assert target.rows(("id", "name")) == [(1, "b"), (2, None)]
+    assert target.columns() == ["id", "name"]
+    orders.send(id, schema, change("d", two, None))
+    kafka.send(orders.address, orders.topic, [None])
+    flow.apply()
+    assert target.rows(("id", "name")) == [(1, "b")]
+
+
+@pytest.mark.parametrize("kind", ["avro", "protobuf"])
+def test_keys_with_schemas(flow: Flow, target: TargetPlace, orders: Orders, kind: str) -> None:
+    """The key's columns are the row's, also where the value has them too."""
+    table = f"from: 'bus:{orders.topic}', mode: merge, key: [id], format: {{type: {kind}, key: {{}}}}"
+    write_flow(flow, orders.address, orders.url, target, table)
+    value_schema, key_schema = (avro(ID, NAME), avro(ID, name="Key")) if kind == "avro" else (VALUE_PROTO, KEY_PROTO)
+    value_id = orders.register(value_schema, kind.upper())
+    key_id = schemas.register(orders.url, f"{orders.topic}-key", key_schema, kind.upper())
+
+    def send(id: int, name: str | None) -> None:
+        row = None if name is None else {"id": id, "name": name}
+        if kind == "avro":
+            key, value = encoded(key_schema, {"id": id}), row and encoded(value_schema, row)
+        else:
+            key = b"\x00" + ProtobufSchema(key_schema)._class(id=id).SerializeToString()
+            value = row and b"\x00" + ProtobufSchema(value_schema)._class(**row).SerializeToString()
+        framed = schemas.framed(value_id, value) if value else None
+        kafka.send(orders.address, orders.topic, [framed], key=schemas.framed(key_id, key))
+
+    send(1, "a")
+    send(2, "b")
+    send(1, "c")
+    flow.apply()
+    assert target.rows(("id", "name")) == [(1, "c"), (2, "b")]
+    send(2, None)
+    flow.apply()
+    assert target.rows(("id", "name")) == [(1, "c")]
+
+
+VALUE_PROTO = 'syntax = "proto3"; package shop; message Order { int64 id = 1; string name = 2; }'
+KEY_PROTO = 'syntax = "proto3"; package shop; message Key { int64 id = 1; }'
+
+
+def test_a_registry_that_is_down_for_a_while(flow: Flow, target: TargetPlace, kafka_broker: str, topic: str) -> None:
+    with schemas.registry() as made:
+        with made.started() as url:
+            orders = Orders(kafka_broker, url, topic)
+            write_flow(flow, kafka_broker, url, target, f"from: 'bus:{topic}', mode: append, format: {{type: avro}}")
+            schema = avro(ID)
+            id = orders.register(schema)
+            orders.send(id, schema, {"id": 1})
+            flow.apply()
+        orders.send(id, schema, {"id": 2})
+        refused = flow.apply(expect=4)
+        assert f"the registry {url} does not answer" in refused.words
+        flow.run("plan", "flow.yaml", expect=4)
+        with made.started():
+            flow.apply()
+    assert target.rows(("id",)) == [(1,), (2,)]
+
+
+def test_schemas_in_files(flow: Flow, target: TargetPlace, kafka_broker: str, topic: str) -> None:
+    kafka.create_topic(kafka_broker, topic)
+    (flow.folder / "order.proto").write_text(VALUE_PROTO)
+    format = "{type: protobuf, schema_file: order.proto}"
+    write_flow(flow, kafka_broker, "http://nobody:1", target, f"from: 'bus:{topic}', mode: append, format: {format}")
+    message = ProtobufSchema(VALUE_PROTO)._class(id=1, name="a").SerializeToString()
+    kafka.send(kafka_broker, topic, [message])
+    flow.apply()
+    assert target.rows(("id", "name")) == [(1, "a")]
+    (flow.folder / "order.proto").write_text("message")
+    assert "the schema is not valid Protobuf" in flow.run("plan", "flow.yaml").words
+    (flow.folder / "order.proto").unlink()
+    assert "order.proto cannot be read" in flow.run("plan", "flow.yaml").words
