@@ -98,7 +98,7 @@ def must_have_each_message_once(target: TargetPlace, sent: list[int]) -> None:
 def expire_what_was_read(flow: Flow, address: str, topic: str) -> None:
     """As a short retention does, up to the recorded position."""
     shown = flow.run("state", "show", "flow.yaml", "orders", "--format", "json")
-    if shown.code == 0 and (position := shown.json()["position"]):
+    if shown.code == 0 and (position := shown.json()["table"]["position"]):
         for partition, offset in position["offsets"].items():
             kafka.expire(address, topic, int(partition), int(offset))
 
