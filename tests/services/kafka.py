@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -162,3 +163,22 @@ def _admin(address: str, what: str, *arguments: Any) -> None:
 
 def _jars() -> Path:
     return ivy.cached("kafka-4.1.1", lambda folder: ivy.retrieve(_IVY_FILE, folder))
+
+
+def wait_for_messages(address: str, topic: str, count: int, seconds: float = 120) -> None:
+    """Until the topic exists and has at least so many."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "waiting"})
+    until = time.monotonic() + seconds
+    try:
+        while time.monotonic() < until:
+            with suppress(KafkaException):
+                found = consumer.list_topics(topic, timeout=5).topics[topic].partitions
+                ends = [consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=5)[1] for one in found]
+                if sum(ends) >= count:
+                    return
+            time.sleep(0.5)
+    finally:
+        consumer.close()
+    raise AssertionError(f"{topic} has fewer than {count} messages")

@@ -6,6 +6,7 @@ part), and "Reference" of Maxwell's.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ Decode = Callable[[Sequence[bytes | None], Sequence[Column]], "list[pa.Array]"]
 #: What the operations of Debezium and Maxwell are in flowctl.
 _DEBEZIUM = {"c": "I", "r": "I", "u": "U", "d": "D"}
 _MAXWELL = {"insert": "I", "bootstrap-insert": "I", "update": "U", "delete": "D"}
+#: What stands for a value of PostgreSQL that is stored apart (TOAST) and that the update left as it was; in JSON also for
+#: bytes. Source: `unavailable.value.placeholder` in the documentation of Debezium's connector for PostgreSQL.
+_UNAVAILABLE = ("__debezium_unavailable_value", base64.b64encode(b"__debezium_unavailable_value").decode())
 #: What is no change of a row: messages of an application, a change of a table's definition.
 _OTHERS = {"debezium": ("m",), "maxwell": ("bootstrap-", "table-", "database-")}
 
@@ -82,6 +86,31 @@ def fields_of(found: Mapping[str, Any], envelope: str) -> Mapping[str, Any] | No
             return found
 
 
+def unavailable_field(found: Mapping[str, Any], envelope: str, columns: Sequence[Column]) -> str:
+    """The first of ``columns`` whose value an update does not tell; empty: it tells all."""
+    change = _change(found)
+    if envelope != "debezium" or change.get("op") == "d":
+        return ""
+    fields = change.get("after") or {}
+    return next((column.name for column in columns if _is_unavailable(fields.get(column.name))), "")
+
+
+def _is_unavailable(value: Any) -> bool:
+    whole = value if isinstance(value, list) else [value]
+    return any(one == stand_in or one == stand_in.encode() for one in whole for stand_in in _UNAVAILABLE)
+
+
+def _lacks_value(field: pa.Array) -> bool:
+    """Whether one of the values stands for one that is not told; a list of it, too."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    items = field.flatten() if pa.types.is_list(field.type) else field
+    if not (pa.types.is_string(items.type) or pa.types.is_binary(items.type)):
+        return False
+    return bool(pc.any(pc.is_in(items, pa.array(_UNAVAILABLE).cast(items.type))).as_py())
+
+
 def is_truncation(found: Mapping[str, Any], envelope: str) -> bool:
     return envelope == "debezium" and _change(found).get("op") == "t"
 
@@ -110,7 +139,10 @@ def _of_debezium(values: Sequence[bytes | None], columns: Sequence[Column], deco
     found = pc.if_else(pc.equal(operation, "d"), before.take(numbers), after.take(numbers))
     if found.null_count:
         raise pa.ArrowInvalid("a change has no row")
-    return Rows(_fields(found, columns), _translated(operation, _DEBEZIUM), numbers)
+    fields, operations = _fields(found, columns), _translated(operation, _DEBEZIUM)
+    if any(_lacks_value(field.filter(pc.not_equal(operations, "D"))) for field in fields):
+        raise pa.ArrowInvalid("a change does not tell a value")
+    return Rows(fields, operations, numbers)
 
 
 def _of_maxwell(values: Sequence[bytes | None], columns: Sequence[Column], decode: Decode, key: Sequence[str]) -> Rows:

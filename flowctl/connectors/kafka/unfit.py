@@ -14,7 +14,7 @@ NAMES = {"debezium": "Debezium", "maxwell": "Maxwell"}
 
 Error = Literal[
     "not_json", "not_change", "wrong_type", "not_utf8", "no_key", "no_time", "truncate",
-    "no_schema_id", "unknown_schema", "other_schema", "corrupt",
+    "no_schema_id", "unknown_schema", "other_schema", "corrupt", "unavailable",
 ]  # fmt: skip
 
 
@@ -51,6 +51,14 @@ NO_SCHEMA_ID = Unfit(
     "it does not begin with the id of a schema",
     f"Read messages that were written without the registry with `schema_file`, or {_APART}",
 )
+
+
+def unavailable(column: str) -> Unfit:
+    return Unfit(
+        "unavailable",
+        f"Debezium does not tell the value of {column}, which PostgreSQL stores apart and the update left as it was",
+        f"ALTER the source's table with REPLICA IDENTITY FULL, and move past this message, or {_APART}",
+    )
 
 
 def unknown_schema(id: int) -> Unfit:

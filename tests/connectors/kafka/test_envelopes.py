@@ -139,3 +139,18 @@ def test_a_field_of_another_type(envelope: str) -> None:
 @pytest.mark.parametrize("envelope", ["debezium", "maxwell"])
 def test_a_tombstone_alone_has_no_row(envelope: str) -> None:
     assert found([None], CUSTOMERS, envelope, "id") == []
+
+
+@pytest.mark.parametrize("value", ["__debezium_unavailable_value", ["a", "__debezium_unavailable_value"]])
+def test_a_value_that_debezium_does_not_tell_is_not_taken_for_one(value: Any) -> None:
+    kind = types.STRING if isinstance(value, str) else types.Array(types.STRING)
+    columns = [Column("id", types.INT64), Column("note", kind)]
+    good, bad = debezium("c", None, {"id": 1}, schema=False), debezium("u", None, {"id": 1, "note": value}, schema=True)
+    with pytest.raises(pa.ArrowInvalid):
+        rows_of([good, bad], columns, JSON.decoded, "debezium")
+    unfit = JSON.unfit(bad, columns, "debezium")
+    assert unfit is not None
+    assert (unfit.error, "value of note" in unfit.reason) == ("unavailable", True)
+    assert rows_of([bad], columns[:1], JSON.decoded, "debezium").fields[0].to_pylist() == [1]
+    deleted = debezium("d", {"id": 1, "note": value}, None, schema=False)
+    assert found([deleted], columns, "debezium", "id") == [(0, "D", 1, value)]

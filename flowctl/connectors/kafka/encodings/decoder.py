@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from flowctl.connectors.kafka.envelopes import fields_of, is_truncation
-from flowctl.connectors.kafka.unfit import NO_KEY, TRUNCATE, Unfit, not_change
+from flowctl.connectors.kafka.envelopes import fields_of, is_truncation, unavailable_field
+from flowctl.connectors.kafka.unfit import NO_KEY, TRUNCATE, Unfit, not_change, unavailable
 from flowctl.model.table_info import Column
 
 if TYPE_CHECKING:
@@ -38,4 +38,5 @@ def unfit_row(row: Mapping[str, Any], columns: Sequence[Column], envelope: str, 
         return not_change(envelope)
     if fields and any(fields.get(column.name) is None for column in columns if column.name in key):
         return NO_KEY
-    return None
+    unsent = unavailable_field(row, envelope, columns)
+    return unavailable(unsent) if unsent else None
