@@ -22,7 +22,7 @@ Decode = Callable[[Sequence[bytes | None], Sequence[Column]], "list[pa.Array]"]
 #: What the operations of Debezium and Maxwell are in flowctl.
 _DEBEZIUM = {"c": "I", "r": "I", "u": "U", "d": "D"}
 _MAXWELL = {"insert": "I", "bootstrap-insert": "I", "update": "U", "delete": "D"}
-#: What stands for a value of PostgreSQL that is stored apart (TOAST) and that the update left as it was; in JSON also for
+#: What stands for a value of PostgreSQL that is stored apart (TOAST), if the update left it as it was; in JSON also for
 #: bytes. Source: `unavailable.value.placeholder` in the documentation of Debezium's connector for PostgreSQL.
 _UNAVAILABLE = ("__debezium_unavailable_value", base64.b64encode(b"__debezium_unavailable_value").decode())
 #: What is no change of a row: messages of an application, a change of a table's definition.
