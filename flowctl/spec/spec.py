@@ -73,9 +73,11 @@ class StreamTable(ObjectSource):
 @dataclass(frozen=True)
 class TopicSource(ObjectSource):
     """``connection:topic``. ``start`` is where the first run begins: `earliest`, `latest`, an RFC 3339 time, or the
-    offsets of some partitions."""
+    offsets of some partitions. ``group`` is the consumer group that shows monitors how far the table has come; empty:
+    none."""
 
     start: str | OffsetsPosition = "earliest"
+    group: str = ""
 
 
 @dataclass(frozen=True)

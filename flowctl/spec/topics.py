@@ -43,6 +43,19 @@ def check_registries(registries: Collection[str], tables: Sequence[TableSpec]) -
                 yield Diagnostic(what, hint, table.mark_of(f"{path}.type"), "missing-key")
 
 
+def check_groups(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
+    """A group has one offset for each partition of a topic."""
+    seen: dict[tuple[str, tuple[str, ...], str], TableSpec] = {}
+    for table in tables:
+        source = table.source
+        if isinstance(source, TopicSource) and source.group:
+            first = seen.setdefault((source.connection, source.parts, source.group), table)
+            if first is not table:
+                what = f"`{first.id}` and `{table.id}` show the offsets of one topic in one group"
+                hint = f"Give one of them another `group`; `{first.id}` is at {first.mark}"
+                yield Diagnostic(what, hint, table.mark_of("from.group"), "same-group")
+
+
 def _needs_registry(kind: str, options: Mapping[str, Any]) -> bool:
     return bool(options.get("registry", kind in ("avro", "protobuf") and "schema_file" not in options))
 

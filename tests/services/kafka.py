@@ -182,3 +182,27 @@ def wait_for_messages(address: str, topic: str, count: int, seconds: float = 120
     finally:
         consumer.close()
     raise AssertionError(f"{topic} has fewer than {count} messages")
+
+
+def group_offsets(address: str, group: str) -> dict[tuple[str, int], int]:
+    from confluent_kafka import ConsumerGroupTopicPartitions
+    from confluent_kafka.admin import AdminClient
+
+    client = AdminClient({"bootstrap.servers": address})  # kept until it has answered
+    [asked] = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    return {(one.topic, one.partition): one.offset for one in asked.result().topic_partitions}
+
+
+@contextmanager
+def member(address: str, group: str, topic: str) -> Iterator[None]:
+    """A consumer that has joined the group."""
+    from confluent_kafka import Consumer
+
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    while not consumer.assignment():
+        consumer.poll(0.2)
+    try:
+        yield
+    finally:
+        consumer.close()

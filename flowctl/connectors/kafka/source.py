@@ -25,7 +25,7 @@ from flowctl.connectors.source import (
 )
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
-from flowctl.model.position import OffsetsPosition
+from flowctl.model.position import OffsetsPosition, Position
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
 from flowctl.spec.suggest import nearest
@@ -74,6 +74,10 @@ class KafkaSource(LandedSource):
         used = request.info.extra.get("schemas", {})
         said = [f"{role}s by version {version} of their schema (id {id})" for role, (id, version) in used.items()]
         return ", ".join(said)
+
+    def show_position(self, relation: Relation, group: str, position: Position) -> None:
+        assert isinstance(position, OffsetsPosition), "topics have no others"
+        self.cluster.commit_offsets(group, _name(relation), position)
 
     def why_missing(self, relation: Relation) -> Missing:
         name = _name(relation)
