@@ -19,6 +19,7 @@ _PACKAGES = {
     "confluent_kafka": "flowctl[kafka]",
     "fastavro": "flowctl[kafka]",
     "httpx2": "flowctl[kafka]",
+    "msgspec": "flowctl[kafka]",
     "grpc_tools": "flowctl[protobuf]",
     "aws_msk_iam_sasl_signer": "flowctl[msk]",
     "gcsfs": "gcsfs",

@@ -31,6 +31,8 @@ class Decoder(Protocol):
 
 def unfit_row(row: Mapping[str, Any], columns: Sequence[Column], envelope: str, key: Sequence[str]) -> Unfit | None:
     """Why a value that was parsed is no change of a row; whatever the types of its fields."""
+    if not envelope and not key:
+        return None
     if is_truncation(row, envelope):
         return TRUNCATE
     fields = fields_of(row, envelope)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import re
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flowctl.connectors.exact import text_shape
@@ -22,32 +21,57 @@ _UNROUNDED = decimal.Context(prec=100, traps=[decimal.Inexact])
 _BITS = {types.INT8: 8, types.INT16: 16, types.INT32: 32, types.INT64: 64}
 
 
-def misfit(fields: Mapping[str, Any], columns: Sequence[Column]) -> Column | None:
-    """The first of ``columns`` for which a message with these ``fields`` certainly does not fit. None: it may fit."""
-    return next((column for column in columns if _is_unfit(fields.get(column.name), column.type)), None)
+#: Whether a value certainly does not fit.
+Check = Callable[[Any], bool]
 
 
-def _is_unfit(value: Any, kind: DataType) -> bool:
-    if value is None:
-        return False
+def checks_of(columns: Sequence[Column]) -> list[tuple[Column, Check]]:
+    """Made once for many messages."""
+    return [(column, _check(column.type)) for column in columns]
+
+
+def misfit(fields: Mapping[str, Any], checks: Sequence[tuple[Column, Check]]) -> Column | None:
+    """The first column for which a message with these ``fields`` certainly does not fit. None: it may fit."""
+    for column, is_unfit in checks:
+        value = fields.get(column.name)
+        if value is not None and is_unfit(value):
+            return column
+    return None
+
+
+def _check(kind: DataType) -> Check:
     match kind:
         case Array(item):
-            return not isinstance(value, list) or any(_is_unfit(one, item) for one in value)
+            return _array(_check(item))
         case Struct(fields):
-            return not isinstance(value, dict) or any(_is_unfit(value.get(name), of) for name, of in fields)
+            return _struct([(name, _check(of)) for name, of in fields])
         case Decimal(precision, scale):
-            return isinstance(value, bool | list | dict) or _is_inexact(value, precision, scale)
+            return lambda value: isinstance(value, bool | list | dict) or _is_inexact(value, precision, scale)
         case types.BOOL:
-            return not isinstance(value, bool)
+            return lambda value: not isinstance(value, bool)
         case types.INT8 | types.INT16 | types.INT32 | types.INT64:
             limit = 1 << (_BITS[kind] - 1)
-            return isinstance(value, bool) or not isinstance(value, int) or not -limit <= value < limit
+            return lambda value: type(value) is not int or not -limit <= value < limit
         case types.FLOAT | types.DOUBLE:
-            return isinstance(value, bool | str | list | dict)
+            return lambda value: isinstance(value, bool | str | list | dict)
         case types.DATE | types.TIMESTAMP | types.TIMESTAMP_NTZ:
-            return not isinstance(value, str) or not _shape(kind).search(value) or not _is_day(value[:10])
+            shape = re.compile(text_shape(kind), re.ASCII)
+            return lambda value: type(value) is not str or not shape.search(value) or not _is_day(value[:10])
         case _:
-            return not isinstance(value, str)
+            return lambda value: type(value) is not str
+
+
+def _array(of: Check) -> Check:
+    return lambda value: type(value) is not list or any(one is not None and of(one) for one in value)
+
+
+def _struct(checks: Sequence[tuple[str, Check]]) -> Check:
+    def is_unfit(value: Any) -> bool:
+        if type(value) is not dict:
+            return True
+        return any((one := value.get(name)) is not None and of(one) for name, of in checks)
+
+    return is_unfit
 
 
 def _is_day(text: str) -> bool:
@@ -59,8 +83,13 @@ def _is_day(text: str) -> bool:
 
 
 def _is_inexact(value: Any, precision: int, scale: int) -> bool:
+    if type(value) is int:
+        return abs(value) >= 10 ** (precision - scale)
     try:
         number = decimal.Decimal(value)
+        given = number.as_tuple().exponent
+        if isinstance(given, int) and given >= -scale and number.adjusted() < precision - scale:
+            return False  # most values
         exponent = number.normalize(_UNROUNDED).as_tuple().exponent
     except decimal.Inexact:
         return False
@@ -70,7 +99,3 @@ def _is_inexact(value: Any, precision: int, scale: int) -> bool:
         return False  # infinity and the like: left to the parser
     return number != 0 and (number.adjusted() >= precision - scale or exponent < -scale)
 
-
-@cache
-def _shape(kind: DataType) -> re.Pattern[str]:
-    return re.compile(text_shape(kind), re.ASCII)
