@@ -98,4 +98,3 @@ def _is_inexact(value: Any, precision: int, scale: int) -> bool:
     if not isinstance(exponent, int):
         return False  # infinity and the like: left to the parser
     return number != 0 and (number.adjusted() >= precision - scale or exponent < -scale)
-

@@ -112,7 +112,7 @@ def _compiled(text: str, references: Mapping[str, str]) -> FileDescriptor:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if ".proto:" in line] or done.stderr.splitlines()
-            why = said[0].strip() if said else "the compiler does not say why"
+            why = said[0].strip().removeprefix(f"{folder}/") if said else "the compiler does not say why"
             raise TableError(f"the schema is not valid Protobuf: {why}", hint="Correct the schema")
         files = FileDescriptorSet.FromString(made.read_bytes()).file
     pool = DescriptorPool()
