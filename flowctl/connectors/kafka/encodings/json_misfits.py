@@ -84,7 +84,7 @@ def _is_day(text: str) -> bool:
 
 def _is_inexact(value: Any, precision: int, scale: int) -> bool:
     if type(value) is int:
-        return abs(value) >= 10 ** (precision - scale)
+        return bool(abs(value) >= 10 ** (precision - scale))
     try:
         number = decimal.Decimal(value)
         given = number.as_tuple().exponent
