@@ -34,11 +34,14 @@ StreamPoint = Literal[
     "after_cut",
     "batch_pruned",
 ]
+#: The steps of a commit to a topic, in addition: all rows are sent; the transaction is committed.
+TopicPoint = Literal["in_transaction", "transaction_committed"]
 POINTS: tuple[Point, ...] = get_args(Point)
 STREAM_POINTS: tuple[StreamPoint, ...] = get_args(StreamPoint)
+TOPIC_POINTS: tuple[TopicPoint, ...] = get_args(TopicPoint)
 
 
-def reached(point: Point | StreamPoint, table: str = "") -> None:
+def reached(point: Point | StreamPoint | TopicPoint, table: str = "") -> None:
     """Sends this process SIGKILL, or the signal named by ``FLOWCTL_CRASH_WITH``, if ``FLOWCTL_CRASH_AT`` is ``point``
     or ``point:table``."""
     wanted = os.environ.get("FLOWCTL_CRASH_AT")

@@ -8,8 +8,15 @@ it.
 
 from __future__ import annotations
 
-from flowctl.errors import StateConflict, StoppedByPolicy
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from flowctl.errors import StateConflict, StoppedByPolicy, TableError
 from flowctl.model.commit import Commit
+from flowctl.model.table_info import same_identity
+
+if TYPE_CHECKING:
+    from flowctl.connectors.target import WriteJob
 
 
 def foreign_target(record: Commit, place: object) -> StoppedByPolicy:
@@ -32,6 +39,41 @@ def check_base(place: object, newest: str, base: str | None) -> None:
         f" continues after {expected}",
         hint="Plan again: the plan shows how to continue",
     )
+
+
+def already_committed(newest: Commit, record: Commit) -> Commit:
+    """Returns ``newest`` if it is ``record``'s own commit; else raises :class:`StateConflict`. A void carries the id of
+    the intent that it abandoned, and matches only another void."""
+    ours = (newest.seq, newest.intent_id) == (record.seq, record.intent_id)
+    if ours and newest.void and not record.void:
+        raise StateConflict(
+            f"number {record.seq} of {record.table} was given up", hint="Plan again: the next number is free"
+        )
+    if ours:
+        return newest
+    raise StateConflict(
+        f"{record.table}: the target has number {newest.seq} of another try, this is number {record.seq}",
+        hint="See `flowctl state adopt`: somebody else writes this table, or state is older than the target",
+    )
+
+
+def identified(record: Commit, target_id: str) -> Commit:
+    """``record`` with the id of the existing target; raises :class:`StateConflict` if the intent was for another."""
+    if record.target_id and not same_identity(record.target_id, target_id):
+        raise StateConflict(
+            f"{record.table}: the target is now {target_id}, the intent was for {record.target_id}",
+            hint="Plan again, or `flowctl state adopt`: it was replaced or restored since",
+        )
+    return replace(record, target_id=target_id)
+
+
+def verify_total(job: WriteJob, rows: int) -> None:
+    """Raises :class:`TableError` if the number of staged rows differs from the runner's count."""
+    if job.rows is not None and job.rows != rows:
+        raise TableError(
+            f"{rows:,} rows were staged, {job.rows:,} were expected",
+            hint="Run again: the source may have changed while it was read",
+        )
 
 
 def _number(name: str) -> str:

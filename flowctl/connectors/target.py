@@ -49,13 +49,16 @@ class TargetCapabilities:
     """The modes are listed by the type's schema. ``widens(old, new)``: whether a column's type can be changed in place.
     ``refuses_names``: why a column cannot have this name, or None. ``stores``: the type that a column created with a
     type actually gets (an int8 becomes a smallint). ``replaces_types``: replacing the whole content replaces types too.
-    ``atomic``: the scope in which one commit of several tables is atomic."""
+    ``atomic``: the scope in which one commit of several tables is atomic. ``is_log``: rows are only added, as messages
+    of a log, which is neither read back nor replaced. A log that exists may be written, by others too; until this flow
+    has written to it, a plan treats it as a table that does not exist."""
 
     widens: Callable[[DataType, DataType], bool]
     refuses_names: Callable[[str], str | None] = lambda name: None
     stores: Callable[[DataType], DataType] = lambda kind: kind
     replaces_types: bool = False
     atomic: Literal["database", "table"] = "table"
+    is_log: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,11 @@ class TargetRules(ABC):
 
     capabilities: Capabilities
 
+    @property
+    def is_log(self) -> bool:
+        can = self.capabilities.target
+        return can is not None and can.is_log
+
     @abstractmethod
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         """The DDL that creates the table."""
@@ -165,6 +173,10 @@ class TargetRules(ABC):
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         """The same changes, each with its statement (empty: none needed), and further changes that they need or
         cause."""
+
+    def refuse_create(self, object: ObjectName, layout: Layout) -> tuple[str, str] | None:
+        """Why the missing ``object`` is not created, and what to do; None if it is."""
+        return None
 
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
         """What :meth:`create_statements` will choose, briefly, for the plan."""

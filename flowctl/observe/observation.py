@@ -295,12 +295,20 @@ class _Look:
 
         def observed(table: TableSpec) -> Observed:
             info, commit = _value(found[table.id])
+            if info is not None and self._is_unwritten(target, table, commit):
+                return Observed(unwritten=info)
             if info is not None:
                 self._check_writable(target, table, info)
             kept = {suffix: _value(infos[object]) for suffix, object in sidecars[table.id].items()}
             return Observed(target=info, commit=commit, sidecars=kept)
 
         return _of_each(tables, observed)
+
+    def _is_unwritten(self, target: Target, table: TableSpec, commit: Commit | None) -> bool:
+        """Whether it is a log to which this flow has written nothing yet."""
+        state = self.documents.get(stream_of(table), self.state).table(table.id)
+        known = (state.target_id, state.intent and state.intent.target_id, commit and commit.target_id)
+        return target.is_log and not any(known)
 
     def _check_writable(self, target: Target, table: TableSpec, info: TableInfo) -> None:
         state = self.documents.get(stream_of(table), self.state).table(table.id)
@@ -371,10 +379,11 @@ def _reads(table: TableSpec, connection: str) -> bool:
 def _merge(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
     """Merges what a table's source connection and target connection returned; the first error stops the table."""
     read = Observed() if isinstance(table.source, SqlSource) else looked[table.source.connection].read[table.id]
-    written = looked[table.target.connection].written[table.id]
-    if error := read.error or written.error:
+    there = looked[table.target.connection].written[table.id]
+    if error := read.error or there.error:
         return Observed(error=error)
-    return replace(read, target=written.target, commit=written.commit, sidecars=written.sidecars)
+    target, unwritten, commit = there.target, there.unwritten, there.commit
+    return replace(read, target=target, unwritten=unwritten, commit=commit, sidecars=there.sidecars)
 
 
 def _with_files_written(blobs: BlobStore, id: str, state: StateDocument, seen: Observed) -> Observed:

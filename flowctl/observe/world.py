@@ -29,7 +29,8 @@ class Observed:
     type offers. ``error`` is why the rest is missing. ``reading`` describes, for display, how the source will be read.
     For a source of files: ``file_log`` is the log of files read so far, ``pending_log`` the log after the pending
     interval, ``written_log`` that of the target's own commit record, if it differs from state's positions.
-    ``sidecars`` are the sidecar tables that were looked up, by suffix; None for those that do not exist."""
+    ``sidecars`` are the sidecar tables that were looked up, by suffix; None for those that do not exist. ``unwritten``
+    is a log that exists, but has nothing from this flow: ``target`` is None then."""
 
     source: TableInfo | None = None
     target: TableInfo | None = None
@@ -43,6 +44,7 @@ class Observed:
     written_log: FileLog | None = None
     missing: Missing | None = None
     sidecars: Mapping[str, TableInfo | None] = field(default_factory=dict)
+    unwritten: TableInfo | None = None
 
 
 @dataclass(frozen=True)

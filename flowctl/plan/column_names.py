@@ -176,6 +176,8 @@ def _target_names(table: TableSpec) -> Iterator[tuple[str, str, Mark | None]]:
         ("compare.ignore", table.compare_ignore),
         ("layout.partition_by", layout.partition_by),
         ("layout.cluster_by", layout.cluster_by),
+        ("to.key", layout.topic.key),
+        ("to.headers", layout.topic.headers),
     ]
     if "layout.statistics" in table.marks:  # otherwise flowctl's own choice, which may name an excluded column
         groups.append(("layout.statistics", layout.statistics or ()))

@@ -76,7 +76,7 @@ def _no_source(case: Case) -> Stop | None:
 
 
 def _shared_target(case: Case) -> Stop | None:
-    source, target = case.observed.source, case.observed.target
+    source, target = case.observed.source, case.observed.target or case.observed.unwritten
     if case.shared:
         return Stop(f"{case.table.id} {case.shared}", "Give one of them another `to`", "to")
     if source is not None and target is not None and target.identity and source.identity == target.identity:
@@ -128,6 +128,14 @@ def _target_moved(case: Case) -> Stop | None:
     return Stop(
         f"the target carries {found}, {relation} the recorded sequence number {state.seq}", _next_steps(case), "to"
     )
+
+
+def _not_created(case: Case) -> Stop | None:
+    """A target that does not exist, and that the first write does not create."""
+    if case.observed.target is not None or case.observed.unwritten is not None:
+        return None
+    refused = case.rules.refuse_create(case.table.target.object, case.table.layout)
+    return Stop(*refused, "to") if refused else None
 
 
 def _gone(case: Case) -> Stop:
@@ -334,6 +342,7 @@ REASONS: tuple[Reason, ...] = (
     _foreign_target,
     _foreign_sidecar,
     _target_moved,
+    _not_created,
     _history_without_observations,
     _definition_changed,
     _no_history,

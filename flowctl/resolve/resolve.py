@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from flowctl.diagnostics import Diagnostic, in_order
 from flowctl.errors import SpecError
 from flowctl.model.table_info import Estimate, ObjectName
-from flowctl.resolve import dag, names, places, sail, select, sources, stores
+from flowctl.resolve import dag, logs, names, places, sail, select, sources, stores
 from flowctl.resolve.dag import Needs
 from flowctl.resolve.expand import expand, substitute
 from flowctl.spec.names import PLACEHOLDERS, is_pattern
@@ -72,6 +72,7 @@ def _check(spec: Spec, tables: Sequence[TableSpec], unlisted: Sequence[TableSpec
     yield from unknown_references(tables, ids, [pattern.id for pattern in unlisted])
     yield from names.check(spec, tables)
     yield from sources.check(spec, tables)
+    yield from logs.check(spec, tables)
     yield from stores.check(spec)
     yield from sail.check(spec, [*tables, *map(_as_one_table, unlisted)])
 

@@ -78,7 +78,9 @@ class _Comparison:
         match mode:
             case "scd2":
                 found = self._of_versions(rows)
-            case "merge" if self.columns_there and not self.prepared.job.replaces_content:
+            case "merge" if (
+                self.columns_there and not self.prepared.job.replaces_content and not self.work.target.is_log
+            ):
                 found = self._of_merge(rows, count)
             case "append" | "truncate" | "merge":
                 found = self._of_new_rows(rows, count)
@@ -108,12 +110,15 @@ class _Comparison:
             alive = frame.where(named(OP_COLUMN) == "U") if OP_COLUMN in frame.columns else frame
             columns = tuple(name for name in self._column_names if name in frame.columns)
             samples = self._samples(inserted_rows(alive, columns))
-        return CountedEffects(self.prepared.job.at, count, deleted=self._count_replaced(), samples=samples)
+        deleted = self._count_replaced()
+        if self.work.target.is_log and self.prepared.counts is not None:
+            deleted = self.prepared.counts.deletes  # a message each, whether there was such a row or not
+        return CountedEffects(self.prepared.job.at, count, deleted=deleted, samples=samples)
 
     def _count_replaced(self) -> int:
         """The number of the target's rows if all of them are replaced, otherwise 0."""
         there = self.columns_there
-        if not there or not self.prepared.job.replaces_content:
+        if not there or not self.prepared.job.replaces_content or self.work.target.is_log:
             return 0
         return int(self.work.target.scan(self.work.spark, self.work.table.target.object, there[:1]).count())
 

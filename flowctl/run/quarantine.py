@@ -68,8 +68,8 @@ def quarantine(
     """Stores the ``rejected`` rows of the job's batch (None: it has none). ``newest`` is the target's newest commit;
     ``repeats``: an earlier attempt of this sequence number may have stored some."""
     gave_up = newest is not None and newest.void
-    if rejected is None and not (repeats or gave_up):
-        return
+    if target.is_log or (rejected is None and not (repeats or gave_up)):
+        return  # a log has no sidecars
     since = newest.seq if newest is not None and newest.void else job.record.seq
     side = side_job(job, sidecar)
     there = target.describe([side.object])[side.object]
@@ -99,6 +99,8 @@ def remove_rejected(
 ) -> None:
     """Removes what the job's lineage has rejected under sequence numbers from ``since`` to ``through`` (None: or
     above)."""
+    if target.is_log:
+        return
     side = side_job(job, sidecar)
     there = target.describe([side.object])[side.object]
     if there is not None and {column.name.lower() for column in there.columns} >= reserved.FIRST_QUARANTINE:

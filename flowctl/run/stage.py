@@ -394,7 +394,7 @@ def _counted(work: Staging, staged: Batch) -> BatchCounts | None:
 def _target_rows(work: Staging, deleting: bool) -> int | None:
     """The number of the target's live rows; None if no guard needs it."""
     shrinks = work.step.write_full and work.table.guard.max_shrink is not None
-    if not work.step.table.seen.exists or not (deleting or shrinks):
+    if not work.step.table.seen.exists or not (deleting or shrinks) or work.target.is_log:
         return None
     target = work.target.scan(work.spark, work.table.target.object, _scanned(work) or work.columns.target[:1])
     return int(deletes.live(target, work.table.mode).count())

@@ -33,6 +33,8 @@ from flowctl.spec.spec import (
     StreamTable,
     TableSpec,
     TargetRef,
+    TopicCreation,
+    TopicLayout,
     TopicSource,
 )
 
@@ -64,7 +66,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         columns=ColumnRules(**_frozen(get("columns", {}))),
         where=get("where", None),
         read=ReadHints(**get("read", {})),
-        layout=Layout(**_frozen(get("layout", {}))),
+        layout=Layout(**_frozen(get("layout", {})), topic=_topic(get("to", {}))),
         expect=tuple(map(_expectation, expect.items)) if expect else (),
         guard=Guard(**_fractions(get("guard", {}))),
         dead_letters=DeadLetters(**_fractions(get("dead_letters", {}))) if "dead_letters" in node.entries else None,
@@ -79,6 +81,18 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         marks={path: child.place for path, child in below(node, "")},
     )
     return replace(built, layout=_with_statistics(built))
+
+
+def _topic(to: Any) -> TopicLayout:
+    """``to`` may be text, which has no settings."""
+    given = to if isinstance(to, dict) else {}
+    creation = given.get("create")
+    return TopicLayout(
+        format=given.get("format", {}).get("type", "json"),
+        key=tuple(given.get("key", ())),
+        headers=tuple(given.get("headers", ())),
+        create=TopicCreation(**creation) if creation is not None else None,
+    )
 
 
 def connection(name: str, node: Node) -> Connection:

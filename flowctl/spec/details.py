@@ -32,6 +32,7 @@ def check_details(table: Node, findings: Findings) -> None:
                 _check_duration(value, findings)
     _check_encoding(table.get("format.encoding"), findings)
     _check_dead_letters(table, findings)
+    _check_key_of_target(table, findings)
     _check_columns(table, findings)
     _check_placeholders(table, findings)
 
@@ -80,6 +81,13 @@ def _check_dead_letters(table: Node, findings: Findings) -> None:
         what = "`dead_letters` keeps whole messages: with the values that `columns.mask` hides"
         hint = "Remove one of the two; without `dead_letters`, the first such message stops the table"
         findings.error(table.entries["dead_letters"].place, what, hint, "not-together")
+
+
+def _check_key_of_target(table: Node, findings: Findings) -> None:
+    key, mode = table.get("to.key"), table.entries.get("mode")
+    if key is not None and mode is not None and mode.text == "merge":
+        what = "`to.key` is for append: with mode merge, messages have the table's `key`"
+        findings.error(key.place, what, "Remove it", "unusable-key")
 
 
 def _check_types(table: Node, findings: Findings) -> None:

@@ -76,13 +76,15 @@ def target_of(node: Node, connections: ConnectionTypes, findings: Findings) -> T
         at, object_node = node, node
     else:
         at = node.entries["connection"]
-        object_node = node.entries.get("table") or node.entries.get("path") or node
+        given = [key for key in ("table", "path", "topic") if key in node.entries]
+        object_node = node.entries[given[0]] if given else node
         connection, name = at.text, object_node.text
-        if "table" in node.entries and "path" in node.entries:
-            findings.error(node.place, "`to` has `table` and `path`", "Keep one of the two", "to-one-of")
+        if len(given) > 1:
+            what = f"`to` has {' and '.join(f'`{key}`' for key in given)}"
+            findings.error(node.place, what, "Keep one of them", "to-one-of")
             return None
     type = _known_type(at, connection, connections, findings)
-    if type is None:
+    if type is None or not _fits(node, type, connection, findings):
         return None
     parts, glob = _parts(object_node, name or "${id}", type, findings)
     if glob:
@@ -90,6 +92,26 @@ def target_of(node: Node, connections: ConnectionTypes, findings: Findings) -> T
         findings.error(object_node, "`to` cannot be a pattern", hint, "glob-in-target")
         return None
     return TargetRef(connection, parts) if parts else None
+
+
+#: Keys of `to` that only topics have.
+OF_TOPICS = ("format", "key", "headers", "create")
+
+
+def _fits(to: Node, type: str, connection: str, findings: Findings) -> bool:
+    """Whether what ``to`` says belongs to this type of connection."""
+    is_of_topics = object_syntax(type) == "topic"
+    for key in ("table", "path", "topic"):
+        if key in to.entries and (key == "topic") != is_of_topics:
+            has = "has topics" if is_of_topics else "has no topics"
+            hint = "Write `topic` for Kafka, `table` for databases and `path` for files"
+            findings.error(to.entries[key], f"`{connection}` {has}", hint, "to-one-of")
+            return False
+    for key in OF_TOPICS:
+        if key in to.entries and not is_of_topics:
+            findings.error(to.entries[key].place, f"`to.{key}` belongs to topics", "Remove it", "unusable-key")
+            return False
+    return True
 
 
 def _object_source(

@@ -177,6 +177,30 @@ class ReadHints:
     fetch_size: int = 20000
 
 
+#: How messages that flowctl writes are encoded.
+MessageFormat = Literal["json"]
+
+
+@dataclass(frozen=True)
+class TopicCreation:
+    """How a missing topic is created; what is None or not in ``config`` is left to the brokers."""
+
+    partitions: int | None = None
+    replication: int | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TopicLayout:
+    """How rows become messages of a topic. ``key`` are the columns of a message's key where the mode has no key of its
+    own; ``headers`` are columns that are sent as headers too. ``create`` None: the topic must exist."""
+
+    format: MessageFormat = "json"
+    key: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    create: TopicCreation | None = None
+
+
 @dataclass(frozen=True)
 class Layout:
     """``statistics`` are the target columns whose minimum and maximum each file of a new table stores; None leaves that
@@ -186,6 +210,7 @@ class Layout:
     cluster_by: tuple[str, ...] = ()
     deletion_vectors: bool = True
     statistics: tuple[str, ...] | None = None
+    topic: TopicLayout = TopicLayout()
 
 
 @dataclass(frozen=True)

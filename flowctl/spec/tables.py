@@ -9,7 +9,7 @@ from flowctl.spec.details import check_details
 from flowctl.spec.findings import Findings
 from flowctl.spec.names import is_pattern, split_reference
 from flowctl.spec.node import Node, leaves, without
-from flowctl.spec.references import Sources, source_of, target_of
+from flowctl.spec.references import OF_TOPICS, Sources, source_of, target_of
 from flowctl.spec.schema import (
     check_table,
     connector_schema,
@@ -198,6 +198,8 @@ def _own(node: Node) -> bool:
 
 
 def _is_given(name: str, child: Node) -> bool:
+    if name in OF_TOPICS:
+        return True
     if name == "start" and child.entries:
         return all(key.isdecimal() and type(one.value) is int and one.value >= 0 for key, one in child.entries.items())
     return isinstance(child.value, str) and bool(child.value)

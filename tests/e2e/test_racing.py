@@ -5,6 +5,7 @@ The short form is in `make test`, the long one in `make test-full`.
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
 from collections import Counter
@@ -22,6 +23,7 @@ from flowctl.connectors.delta.table import open_existing
 from flowctl.model.table_info import ObjectName
 from tests.connectors.writing import LINEAGE, TABLE
 from tests.e2e.racers import Racers, Track, racers, sail_environment
+from tests.services import kafka
 from tests.services.s3 import S3Server
 
 pytestmark = pytest.mark.server
@@ -151,3 +153,17 @@ def test_postgres(on_sail: Racers, postgres_database: str, mode: str, numbers: i
             return [(int(id), str(name)) for id, name in connection.execute("SELECT id, name FROM t").fetchall()]
 
     raced(on_sail, Track("postgres", {"url": postgres_database}), mode, numbers, read)
+
+
+@pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.full)])
+@pytest.mark.parametrize("numbers", [4, pytest.param(40, marks=pytest.mark.full)])
+def test_topics(on_sail: Racers, mode: str, numbers: int) -> None:
+    """Each writer fences the others, in the middle of their transactions too."""
+    with kafka.broker() as made, made.started() as address:
+        kafka.create_topic(address, "t", 2)
+
+        def read() -> list[Row]:
+            rows = [json.loads(one.value or b"") for one in kafka.received(address, "t")]
+            return [(row["id"], row["name"]) for row in rows]
+
+        raced(on_sail, Track("kafka", {"brokers": address}), mode, numbers, read)

@@ -132,6 +132,26 @@ def expire(address: str, name: str, partition: int, below: int) -> None:
     _admin(address, "delete_records", [TopicPartition(name, partition, below)])
 
 
+def allow(address: str, user: str, kind: str, name: str, *operations: str) -> None:
+    """``kind`` is a resource's, such as ``TOPIC``; ``name`` that of one, or its beginning and ``*``."""
+    from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+    pattern = ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL
+    bindings = [
+        AclBinding(
+            ResourceType[kind],
+            name.removesuffix("*"),
+            pattern,
+            f"User:{user}",
+            "*",
+            AclOperation[operation],
+            AclPermissionType.ALLOW,
+        )
+        for operation in operations
+    ]
+    _admin(address, "create_acls", bindings)
+
+
 @contextmanager
 def producer(address: str, transactional_id: str = "") -> Iterator[Any]:
     from confluent_kafka import Producer
@@ -151,6 +171,38 @@ def send(
         for value in values:
             made.produce(topic, value, key, partition)
             made.poll(0)
+
+
+@dataclass(frozen=True)
+class Received:
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]]
+    partition: int
+    offset: int
+
+
+def received(address: str, topic: str) -> list[Received]:
+    """All that is committed now, as a consumer in ``read_committed`` gets it, by partition and offset."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    settings = {"group.id": "tests", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": address, "auto.offset.reset": "earliest", **settings})
+    open = set(consumer.list_topics(topic, 10).topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in open])
+    found = []
+    while open:
+        for message in consumer.consume(1000, 1.0):
+            if message.error() is None:
+                headers = message.headers() or ()
+                place = (message.partition(), message.offset())
+                found.append(Received(message.key(), message.value(), headers, *place))
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                open.discard(message.partition())
+            else:
+                raise AssertionError(message.error())
+    consumer.close()
+    return sorted(found, key=lambda one: (one.partition, one.offset))
 
 
 def _admin(address: str, what: str, *arguments: Any) -> None:

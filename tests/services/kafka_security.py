@@ -103,6 +103,21 @@ def make_secured(folder: Path, tokens: TokenServer) -> Secured:
     )
 
 
+def restricted() -> Secured:
+    """A listener ``OPEN`` whose user may do only what :func:`tests.services.kafka.allow` allows."""
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    return Secured(
+        ports={"OPEN": free_port()},
+        protocols={"OPEN": "SASL_PLAINTEXT"},
+        settings={
+            "authorizer.class.name": authorizer,
+            "super.users": "User:ANONYMOUS",
+            "sasl.enabled.mechanisms": "PLAIN",
+            **_passwords("open"),
+        },
+    )
+
+
 def _passwords(listener: str) -> Mapping[str, str]:
     name = f"listener.name.{listener}"
     plain = f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'

@@ -1,19 +1,22 @@
-"""Topics of a Kafka cluster: a landed source, which this process reads. Offsets are its positions; no group is used."""
+"""Topics of a Kafka cluster: a landed source, which this process reads, and a target that is a log. Offsets are the
+source's positions; no group is used."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.source import SourceCapabilities
+from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(position="offsets"),
-    target=None,
+    target=TargetCapabilities(widens=lambda old, new: True, is_log=True),
     extra="kafka",
     drivers=("confluent_kafka",),
     signs=("KafkaError", "confluent_kafka"),
@@ -21,8 +24,19 @@ CAPABILITIES = Capabilities(
 )
 
 
-def place(_options: Mapping[str, Any], _object: ObjectName, _base_dir: str) -> None:
-    """Only the cluster knows: several brokers are addresses of one."""
+def place(options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str:
+    """Brokers and topic. Other addresses may be of the same cluster, which only the cluster knows."""
+    brokers = sorted({address.strip().lower() for address in str(options["brokers"]).split(",")})
+    return f"kafka {','.join(brokers)}/{object.parts[-1]}"
+
+
+def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str | None:
+    name = object.parts[-1]
+    if name.startswith("__"):
+        return "names that begin with __ are Kafka's own"
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) or name in (".", ".."):
+        return "the name of a topic has letters, digits, `.`, `_` and `-`, 249 at most"
+    return None
 
 
 @contextmanager
@@ -33,9 +47,14 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
     from flowctl.connectors.kafka.registry import Registry
     from flowctl.connectors.kafka.security import security_settings
     from flowctl.connectors.kafka.source import KafkaSource
+    from flowctl.connectors.kafka.target import KafkaTarget
 
     security = security_settings(connection.options, context.base_dir)
     cluster = Cluster(str(connection.options["brokers"]), security)
     options = connection.options.get("registry")
     payloads = Payloads(Registry(options, context.base_dir) if options else None, context.base_dir)
-    yield Connector(source=KafkaSource(cluster, CAPABILITIES, payloads), greet=cluster.greet)
+    yield Connector(
+        source=KafkaSource(cluster, CAPABILITIES, payloads),
+        target=KafkaTarget(cluster, context, CAPABILITIES),
+        greet=cluster.greet,
+    )

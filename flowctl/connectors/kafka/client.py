@@ -28,6 +28,9 @@ _SILENT = logging.getLogger("flowctl.kafka")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
+#: The topic of the commits of tables that are written to topics (:mod:`.sink.commit_log`).
+COMMITS = "_flowctl_commits"
+
 Ends = Literal["earliest", "latest", "end"]
 
 
@@ -89,8 +92,8 @@ class Cluster:
         return f"Kafka cluster {seen.cluster_id}, {counted(len(seen.brokers), 'broker')}"
 
     def topic_names(self) -> list[str]:
-        """All but the cluster's own."""
-        return sorted(name for name in self._opened[1].topics if name[:2] != "__")
+        """All but the cluster's own, and flowctl's."""
+        return sorted(name for name in self._opened[1].topics if name[:2] != "__" and name != COMMITS)
 
     def id(self) -> str:
         return str(self._opened[1].cluster_id)
@@ -150,8 +153,8 @@ class Cluster:
                     if one.error is not None:
                         raise self.error_of(one.error)
 
-    def consumer(self) -> Consumer:
-        """Reads what is committed from given offsets; a member of no group, and commits nothing."""
+    def consumer(self, isolation: Literal["read_committed", "read_uncommitted"] = "read_committed") -> Consumer:
+        """Reads from given offsets; a member of no group, and commits nothing."""
         from confluent_kafka import Consumer
 
         own = {
@@ -159,7 +162,7 @@ class Cluster:
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
             "enable.partition.eof": True,
             "queued.max.messages.kbytes": 65536,
             "fetch.queue.backoff.ms": 10,  # a full queue pauses for a second by default: five times slower

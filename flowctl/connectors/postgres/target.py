@@ -32,11 +32,12 @@ from flowctl.connectors.postgres.staging import (
     is_copied_as_it_is,
     stage_table,
 )
+from flowctl.connectors.preconditions import verify_total
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.commits import COMMITS
 from flowctl.connectors.sql.hindrances import Constraint
-from flowctl.connectors.sql.target import SqlTarget, verify_total
+from flowctl.connectors.sql.target import SqlTarget
 from flowctl.connectors.target import OP_COLUMN, CommitLookup, Staged, WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.session import has_jvm

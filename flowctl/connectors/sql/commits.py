@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from flowctl import delays
-from flowctl.connectors.preconditions import check_base
+from flowctl.connectors.preconditions import already_committed, check_base
 from flowctl.connectors.sql.session import Session, SqlDialect
-from flowctl.errors import StateConflict
 from flowctl.model.commit import Commit, commit_from_record
-from flowctl.model.table_info import same_identity
 
 COMMITS = "_flowctl_commits"
 #: Records kept for each table; the newest one alone is enough to refuse older sequence numbers.
@@ -64,32 +61,6 @@ def claim(
         [record.lineage, record.table, record.seq - KEPT_COMMITS],
     )
     return None
-
-
-def already_committed(newest: Commit, record: Commit) -> Commit:
-    """Returns ``newest`` if it is ``record``'s own commit; else raises :class:`StateConflict`. A void carries the id of
-    the intent that it abandoned, and matches only another void."""
-    ours = (newest.seq, newest.intent_id) == (record.seq, record.intent_id)
-    if ours and newest.void and not record.void:
-        raise StateConflict(
-            f"number {record.seq} of {record.table} was given up", hint="Plan again: the next number is free"
-        )
-    if ours:
-        return newest
-    raise StateConflict(
-        f"{record.table}: the target has number {newest.seq} of another try, this is number {record.seq}",
-        hint="See `flowctl state adopt`: somebody else writes this table, or state is older than the target",
-    )
-
-
-def identified(record: Commit, target_id: str) -> Commit:
-    """``record`` with the id of the existing target; raises :class:`StateConflict` if the intent was for another."""
-    if record.target_id and not same_identity(record.target_id, target_id):
-        raise StateConflict(
-            f"{record.table}: the target is now {target_id}, the intent was for {record.target_id}",
-            hint="Plan again, or `flowctl state adopt`: it was replaced or restored since",
-        )
-    return replace(record, target_id=target_id)
 
 
 def name_target(session: Session, commits: tuple[str, ...], record: Commit) -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors import refusal
 from flowctl.connectors.buffered import computed, frame_of, record_batches
+from flowctl.connectors.preconditions import verify_total
 from flowctl.connectors.sql.change import StagedRows
-from flowctl.connectors.sql.target import S, SqlTarget, verify_total
+from flowctl.connectors.sql.target import S, SqlTarget
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.batch import Batch
 from flowctl.model.table_info import Column

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from flowctl import crashpoints, delays
 from flowctl.connectors.base import OpenContext
 from flowctl.connectors.history import sidecar_columns
-from flowctl.connectors.preconditions import check_base, foreign_target
+from flowctl.connectors.preconditions import already_committed, check_base, foreign_target, identified
 from flowctl.connectors.sql import commits, ddl
 from flowctl.connectors.sql.change import (
     StagedRows,
@@ -262,7 +262,7 @@ class SqlTarget(Target, Generic[S]):
             return
         if not job.record.target_id:
             raise foreign_target(job.record, job.object)
-        commits.identified(job.record, there.identity)
+        identified(job.record, there.identity)
 
     def record_target(self, session: S, job: WriteJob) -> None:
         """Stores the id of the table, which exists by now, with the sequence number."""
@@ -271,7 +271,7 @@ class SqlTarget(Target, Generic[S]):
             raise TableError(
                 f"there is no table {job.object}", hint="Plan again: it was dropped since the plan was made"
             )
-        record = commits.identified(job.record, now.identity)
+        record = identified(job.record, now.identity)
         commits.name_target(session, self.commits_table(session, job.object), record)
 
     def _complete(self, session: S, sidecar: ObjectName, there: TableInfo | None, columns: Sequence[Column]) -> None:
@@ -293,15 +293,6 @@ class SqlTarget(Target, Generic[S]):
         return self.context.buffer
 
 
-def verify_total(job: WriteJob, rows: int) -> None:
-    """Raises :class:`TableError` if the number of staged rows differs from the runner's count."""
-    if job.rows is not None and job.rows != rows:
-        raise TableError(
-            f"{rows:,} rows were staged, {job.rows:,} were expected",
-            hint="Run again: the source may have changed while it was read",
-        )
-
-
 def _lookup(job: WriteJob) -> CommitLookup:
     return CommitLookup(job.record.lineage, job.record.table, job.object)
 
@@ -315,5 +306,5 @@ def _recorded(staged: Sequence[Staged], newest: Sequence[Commit | None]) -> list
                 f"{one.job.object}: the commit just made no longer exists",
                 hint="Find out who drops or replaces tables here, and run again",
             )
-        recorded.append(commits.already_committed(found, one.job.record))
+        recorded.append(already_committed(found, one.job.record))
     return recorded

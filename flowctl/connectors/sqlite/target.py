@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from flowctl.connectors.base import Capabilities, OpenContext
+from flowctl.connectors.preconditions import identified
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql import commits
 from flowctl.connectors.sql.commits import COMMITS
@@ -116,5 +117,5 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
 
     def require_own(self, session: SqliteSession, job: WriteJob, there: TableInfo | None) -> None:
         """Checks the file's id too: another file in its place has other tables, or none."""
-        commits.identified(job.record, session.target_id(job.object))
+        identified(job.record, session.target_id(job.object))
         super().require_own(session, job, there)

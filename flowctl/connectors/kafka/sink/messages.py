@@ -1,0 +1,76 @@
+"""Rows as messages: a key, a value, headers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.kafka.sink import json_text
+from flowctl.connectors.target import OP_COLUMN
+from flowctl.model.table_info import Column
+from flowctl.spec.spec import MessageFormat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Rows that are serialized at once, and about how many bytes.
+_ROWS, _BYTES = 20_000, 16 << 20
+
+Serializer = Callable[["pa.RecordBatch", Sequence[Column]], "pa.Array"]
+#: By the format of the messages: rows of these columns as text or bytes, one for each row. Another format is one more
+#: entry here.
+SERIALIZERS: Mapping[MessageFormat, Serializer] = {"json": json_text.objects}
+
+Headers = Sequence[tuple[str, bytes | str]]
+
+
+@dataclass(frozen=True)
+class Messages:
+    """One list entry for each message. ``values`` None: a tombstone."""
+
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Headers] | None = None
+
+    @property
+    def tombstones(self) -> int:
+        return sum(value is None for value in self.values)
+
+
+@dataclass(frozen=True)
+class Form:
+    """How rows become messages. ``columns`` are those of a value; without ``key``, messages have no key."""
+
+    format: MessageFormat
+    columns: Sequence[Column]
+    key: Sequence[Column] = ()
+    headers: Sequence[Column] = ()
+
+    def messages(self, rows: pa.RecordBatch) -> Iterator[Messages]:
+        """In the order of the rows, which may have :data:`OP_COLUMN`: a deleted row is a tombstone."""
+        per_row = max(1, rows.nbytes // max(1, rows.num_rows))
+        step = max(1, min(_ROWS, _BYTES // per_row))
+        for start in range(0, rows.num_rows, step):
+            yield self._messages(rows.slice(start, step))
+
+    def _messages(self, rows: pa.RecordBatch) -> Messages:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        serialize = SERIALIZERS[self.format]
+        values = serialize(rows, self.columns).cast(pa.binary())
+        if OP_COLUMN in rows.schema.names:
+            nothing = pa.scalar(None, pa.binary())
+            values = pc.if_else(pc.equal(rows.column(OP_COLUMN), "D"), nothing, values)
+        keys = serialize(rows, self.key).cast(pa.binary()).to_pylist() if self.key else [None] * rows.num_rows
+        return Messages(keys, values.to_pylist(), self._headers(rows) if self.headers else None)
+
+    def _headers(self, rows: pa.RecordBatch) -> Sequence[Headers]:
+        """A null has no header."""
+        names = [column.name for column in self.headers]
+        found = [json_text.texts(rows.column(column.name), column).to_pylist() for column in self.headers]
+        return [
+            [(name, value) for name, value in zip(names, of_row, strict=True) if value is not None]
+            for of_row in zip(*found, strict=True)
+        ]

@@ -1,0 +1,111 @@
+"""Tables that are written to a log, which may have been there before: as topics have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from flowctl.connectors.base import OpenContext
+from flowctl.connectors.kafka import CAPABILITIES
+from flowctl.connectors.kafka.client import Cluster
+from flowctl.connectors.kafka.target import KafkaTarget
+from flowctl.model import types
+from flowctl.model.step import Load, Step, Stopped
+from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.model.types import DataType
+from flowctl.observe.world import Observed
+from flowctl.spec.spec import Layout, TableSpec, TargetRef, TopicCreation, TopicLayout
+from flowctl.state.document import TableState
+from tests.plan.worlds import AMOUNT, ID, NEW, OLD, ORDERS, UPDATED_AT, committed, high, plan, recorded, source, world
+from tests.plan.worlds import table as any_table
+
+TOPIC = KafkaTarget(Cluster("b1:9092", {}), OpenContext(), CAPABILITIES)
+
+
+def table(**keys: Any) -> TableSpec:
+    creation = TopicCreation(partitions=6, config={"cleanup.policy": "compact"})
+    layout = Layout(topic=TopicLayout(create=creation))
+    return any_table(**{"target": TargetRef("bus", ("orders",)), "layout": layout, **keys})
+
+
+def info(columns: Sequence[Column] = ()) -> TableInfo:
+    return TableInfo(ObjectName(("orders",)), tuple(columns), "kafka:c/t1", primary_key=("id",) if columns else ())
+
+
+def step(spec: TableSpec, seen: Observed, state: TableState | None = None, **options: Any) -> Step:
+    there = replace(world({spec.id: seen}, {spec.id: state} if state else None), ddl={"bus": TOPIC})
+    return plan(there, spec, **options).steps[0]
+
+
+def written(columns: Sequence[Column] = ORDERS, **keys: Any) -> dict[str, Any]:
+    commit = committed(position=OLD, target_id="kafka:c/t1", **keys)
+    return {"watermark": high(NEW), "target": info([replace(one, nullable=True) for one in columns]), "commit": commit}
+
+
+def state_of(spec: TableSpec) -> TableState:
+    return recorded(spec, OLD, target_id="kafka:c/t1", target_columns=info(ORDERS).columns)
+
+
+def test_a_topic_that_is_not_there_is_created_by_its_statement() -> None:
+    found = step(table(), Observed(source(), watermark=high(NEW)))
+    assert isinstance(found, Load) and found.creates
+    statement = "kafka-topics.sh --create --if-not-exists --topic orders --partitions 6 --config cleanup.policy=compact"
+    assert found.columns.statements == (statement,)
+    assert found.how == ("staged, keys are checked first", "exactly once: one Kafka transaction")
+
+
+def test_without_create_it_must_exist() -> None:
+    spec = table(layout=Layout())
+    found = step(spec, Observed(source(), watermark=high(NEW)))
+    assert isinstance(found, Stopped)
+    assert (found.reason, found.hint) == (
+        "there is no topic orders",
+        "Create it, or let the run create it with `create: {}` in `to`",
+    )
+    there = step(spec, Observed(source(), watermark=high(NEW), unwritten=info()))
+    assert isinstance(there, Load) and there.creates and there.columns.statements == ()
+
+
+def test_it_is_not_what_the_table_reads() -> None:
+    seen = Observed(source(identity="kafka:c/t1"), watermark=high(NEW), unwritten=info())
+    found = step(table(), seen)
+    assert isinstance(found, Stopped) and "are the same table" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("columns", "kind", "action"),
+    [
+        ((ID, AMOUNT, Column("updated_at", types.TIMESTAMP)), types.Decimal(14, 4), "widen"),
+        ((ID, AMOUNT, Column("updated_at", types.TIMESTAMP)), types.DATE, "fail"),
+    ],
+)
+def test_a_wider_type_needs_no_statement_and_another_one_stops(
+    columns: Sequence[Column], kind: DataType, action: str
+) -> None:
+    spec = table()
+    seen = Observed(source((ID, replace(AMOUNT, type=kind), UPDATED_AT)), **written(columns))
+    found = step(spec, seen, state_of(spec))
+    changes = found.changes if isinstance(found, Stopped) else found.columns.changes
+    assert [(one.column, one.action, one.statement) for one in changes] == [("amount", action, "")]
+
+
+def test_a_key_keeps_its_type() -> None:
+    spec = table()
+    narrow = replace(ID, type=types.INT32)
+    seen = Observed(source(), **written((narrow, AMOUNT, UPDATED_AT)))
+    found = step(spec, seen, recorded(spec, OLD, target_id="kafka:c/t1", target_columns=info((narrow,)).columns))
+    assert isinstance(found, Stopped)
+    assert "it is part of the messages' key" in found.reason
+    assert found.hint == "Keep its type with `columns: {types: …}`, or write to a new topic"
+
+
+@pytest.mark.parametrize(("name", "path"), [("key", "to.key"), ("headers", "to.headers")])
+def test_columns_of_keys_and_headers_exist(name: str, path: str) -> None:
+    layout = Layout(topic=TopicLayout(create=TopicCreation(), **{name: ("amuont",)}))
+    found = step(table(mode="append", key=(), layout=layout), Observed(source(), watermark=high(NEW)))
+    assert isinstance(found, Stopped)
+    assert found.reason == f'{path}: "amuont" is not a column of bus:orders'
+    assert "amount" in found.hint
