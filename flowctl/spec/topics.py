@@ -12,6 +12,7 @@ from flowctl.spec.spec import TableSpec, TopicSource
 
 #: Types of messages that have fields.
 _WITH_FIELDS = ("json", "avro", "protobuf")
+_ADD_REGISTRY = "Add `registry: {url: …}` to the connection"
 _OF_SCHEMAS = ("registry", "subject", "schema_file", "message")
 
 
@@ -29,6 +30,9 @@ def check_topic(table: Node, findings: Findings) -> None:
 def check_registries(registries: Collection[str], tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
     """``registries`` are the connections that have one."""
     for table in tables:
+        if table.layout.topic.format == "avro" and table.target.connection not in registries:
+            what = f"`type: avro` needs a schema, and `{table.target.connection}` has no registry for it"
+            yield Diagnostic(what, _ADD_REGISTRY, table.mark_of("to.format.type"), "missing-key")
         if not isinstance(table.source, TopicSource) or table.source.connection in registries:
             continue
         kind, key = table.format.get("type", "raw"), table.format.get("key")
@@ -37,9 +41,8 @@ def check_registries(registries: Collection[str], tables: Sequence[TableSpec]) -
         for name, options, path in parts:
             if _needs_registry(name, options):
                 what = f"`type: {name}` needs a schema, and `{table.source.connection}` has no registry for it"
-                way = "Add `registry: {url: …}` to the connection"
                 file = {"avro": "orders.avsc", "protobuf": "orders.proto"}.get(name)
-                hint = f"{way}, or `schema_file: {file}` to `{path}`" if file else way
+                hint = f"{_ADD_REGISTRY}, or `schema_file: {file}` to `{path}`" if file else _ADD_REGISTRY
                 yield Diagnostic(what, hint, table.mark_of(f"{path}.type"), "missing-key")
 
 

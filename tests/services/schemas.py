@@ -80,6 +80,10 @@ def register(
     return int(SchemaRegistryClient({"url": url}).register_schema(subject, Schema(text, kind, named)))
 
 
+def require_compatibility(url: str, subject: str, level: str) -> None:
+    SchemaRegistryClient({"url": url}).set_compatibility(subject, level)
+
+
 def framed(id: int, data: bytes) -> bytes:
     """As a serializer of Confluent's writes it."""
     return b"\x00" + id.to_bytes(4, "big") + data

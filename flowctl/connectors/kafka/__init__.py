@@ -52,9 +52,10 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
     security = security_settings(connection.options, context.base_dir)
     cluster = Cluster(str(connection.options["brokers"]), security)
     options = connection.options.get("registry")
-    payloads = Payloads(Registry(options, context.base_dir) if options else None, context.base_dir)
+    registry = Registry(options, context.base_dir) if options else None
+    payloads = Payloads(registry, context.base_dir)
     yield Connector(
         source=KafkaSource(cluster, CAPABILITIES, payloads),
-        target=KafkaTarget(cluster, context, CAPABILITIES),
+        target=KafkaTarget(cluster, context, CAPABILITIES, registry),
         greet=cluster.greet,
     )

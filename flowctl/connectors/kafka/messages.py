@@ -120,6 +120,11 @@ def schema_id(value: bytes | None) -> int | None:
     return int.from_bytes(value[1:HEADER_BYTES], "big")
 
 
+def header(id: int) -> bytes:
+    """What comes before a value that was written with the schema of this id."""
+    return bytes([_MAGIC]) + id.to_bytes(HEADER_BYTES - 1, "big")
+
+
 def headers_text(headers: Headers | None) -> str | None:
     """Headers may have any bytes, and one name several times."""
     return None if not headers else json.dumps([_shown(*header) for header in headers], ensure_ascii=False)

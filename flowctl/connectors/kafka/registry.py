@@ -16,7 +16,7 @@ from flowctl.errors import FlowctlError, TableError, TransientError
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema as Found
-    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
 
 Kind = Literal["AVRO", "PROTOBUF", "JSON"]
 #: The registry's own codes: there is no such subject, version or schema.
@@ -62,6 +62,21 @@ class Registry:
             found = self._asked(lambda: self._client.get_schema(id))
             self._known[id] = self._schema(id, found) if found is not None else None
         return self._known[id]
+
+    def register(self, subject: str, text: str) -> int:
+        """The id of an Avro schema, which becomes the newest version of ``subject`` unless it is one. Raises
+        ``TableError`` if the subject's compatibility does not allow it."""
+        from confluent_kafka.schema_registry import Schema as Given
+
+        try:
+            return int(self._asked(lambda: self._client.register_schema(subject, Given(text, "AVRO"))))
+        except TableError as error:
+            if not (cause := _registry_error(error)) or cause.http_status_code != 409:
+                raise
+            raise TableError(
+                f"subject {subject} does not allow the new schema: {_first_line(cause.error_message)}",
+                hint="Change the columns so that it does, its compatibility in the registry, or `subject` in `format`",
+            ) from error
 
     def version_of(self, id: int, subject: str) -> int | None:
         """The version that the schema is in ``subject``; None if it is in none."""
@@ -144,6 +159,16 @@ class Registry:
             f"the registry {self.url} does not answer: {why}",
             hint="Check `registry.url`, and whether this machine reaches it",
         )
+
+
+def _registry_error(error: TableError) -> SchemaRegistryError | None:
+    from confluent_kafka.schema_registry import SchemaRegistryError
+
+    return error.__cause__ if isinstance(error.__cause__, SchemaRegistryError) else None
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:300]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import fastavro
 import pytest
 
 from flowctl.connectors.kafka.encodings.protobuf import ProtobufSchema
-from tests.e2e.flows import Flow
+from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
 from tests.e2e.kafka.test_dead_letters import letters_of
 from tests.e2e.targets import TargetPlace, place
 from tests.services import kafka, schemas
@@ -197,3 +197,69 @@ def test_schemas_in_files(flow: Flow, target: TargetPlace, kafka_broker: str, to
     assert "the schema is not valid Protobuf" in flow.run("plan", "flow.yaml").words
     (flow.folder / "order.proto").unlink()
     assert "order.proto cannot be read" in flow.run("plan", "flow.yaml").words
+
+
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_a_table_through_a_topic_of_avro(
+    flow: Flow, kafka_broker: str, schema_registry: str, topic: str, mode: str
+) -> None:
+    """Written and read again: equal, also after a column was added, and with rows that are gone."""
+    sqlite_script(flow.folder / "shop.db", "CREATE TABLE o (n bigint, id bigint, price decimal(9,2), gone boolean)")
+    key, read_key = (", key: [id]", ", key: {}") if mode == "merge" else (", dead_letters: {}", "")
+    deletes = ", deletes: {detect: flag, column: gone, action: hard}" if mode == "merge" else ""
+    own_key = ", key: [id]" if mode == "append" else ""
+    to = f"{{connection: bus, topic: {topic}, create: {{partitions: 2}}, format: {{type: avro}}{own_key}}}"
+    flow.write(
+        f"""version: 1
+flow: bus
+state: state
+spark: {{url: sail}}
+connections:
+  db: {{type: sqlite, path: shop.db}}
+  bus: {{type: kafka, brokers: "{kafka_broker}", registry: {{url: "{schema_registry}"}}}}
+  out: {{type: sqlite, path: target.db}}
+tables:
+  sent: {{from: "db:o", to: {to}, mode: {mode}{key if mode == "merge" else ""}{deletes}, cursor: {{column: n}},
+    columns: {{exclude: [gone]}}}}
+  read: {{from: "bus:{topic}", to: "out:o", mode: {mode}{key}, format: {{type: avro{read_key}}}}}
+"""
+    )
+
+    def must_be_read(columns: str, rows: list[Any]) -> None:
+        flow.apply("--select", "sent")
+        flow.apply("--select", "read")
+        assert sqlite_rows(flow.folder / "target.db", f"SELECT {columns} FROM o") == rows
+
+    sqlite_script(flow.folder / "shop.db", "INSERT INTO o VALUES (1, 1, 1.25, 0), (2, 2, NULL, 0)")
+    must_be_read("id, price", [(1, "1.25"), (2, None)])
+    sqlite_script(flow.folder / "shop.db", "ALTER TABLE o ADD COLUMN name text")
+    sqlite_script(flow.folder / "shop.db", "INSERT INTO o VALUES (3, 1, 2.5, 1, 'x'), (4, 3, 9999999.99, 0, 'ü')")
+    kept = [(1, None), (2, None), (3, "ü")] if mode == "append" else [(2, None), (3, "ü")]
+    must_be_read("id, name", sorted([*kept, *([(1, "x")] if mode == "append" else [])], key=repr))
+
+
+def test_a_schema_that_a_subject_does_not_allow(
+    flow: Flow, kafka_broker: str, schema_registry: str, topic: str
+) -> None:
+    """Nothing is sent, and nothing is registered."""
+    schemas.register(
+        schema_registry, f"{topic}-value", avro({"name": "id", "type": "string"}, name=topic.replace("-", "_"))
+    )
+    schemas.require_compatibility(schema_registry, f"{topic}-value", "BACKWARD")
+    sqlite_script(flow.folder / "shop.db", "CREATE TABLE o (id bigint); INSERT INTO o VALUES (1)")
+    flow.write(
+        f"""version: 1
+flow: bus
+state: state
+spark: {{url: sail}}
+connections:
+  db: {{type: sqlite, path: shop.db}}
+  bus: {{type: kafka, brokers: "{kafka_broker}", registry: {{url: "{schema_registry}"}}}}
+tables:
+  sent: {{from: "db:o", to: {{connection: bus, topic: {topic}, create: {{}}, format: {{type: avro}}}}, mode: append,
+    cursor: {{column: id}}}}
+"""
+    )
+    refused = flow.apply(expect=4)
+    assert f"subject {topic}-value does not allow the new schema" in refused.words
+    assert kafka.received(kafka_broker, topic) == []
