@@ -57,5 +57,5 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
     yield Connector(
         source=KafkaSource(cluster, CAPABILITIES, payloads),
         target=KafkaTarget(cluster, context, CAPABILITIES, registry),
-        greet=cluster.greet,
+        greet=lambda: ", ".join([cluster.greet(), *([registry.greet()] if registry else [])]),
     )

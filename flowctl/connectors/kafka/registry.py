@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flowctl.connectors.kafka.security import is_pem, pem_file
 from flowctl.errors import FlowctlError, TableError, TransientError
+from flowctl.text import counted
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema as Found
@@ -82,6 +83,9 @@ class Registry:
         """The version that the schema is in ``subject``; None if it is in none."""
         found = self._asked(lambda: self._client.get_schema_versions(id)) or []
         return max((one.version for one in found if one.subject == subject), default=None)
+
+    def greet(self) -> str:
+        return f"a schema registry with {counted(len(self.subjects()), 'subject')}"
 
     def subjects(self) -> list[str]:
         return self._asked(self._client.get_subjects) or []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.arrow import arrow_type
+from flowctl.connectors.arrow import CALENDAR_DAYS, CALENDAR_MICROSECONDS, arrow_type
 from flowctl.connectors.kafka.encodings.json_values import typed
 from flowctl.connectors.kafka.encodings.schema import Field
 from flowctl.model import types
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 _INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
 _FLOATS = (types.FLOAT, types.DOUBLE)
-#: The first and the last moment and day that a calendar has, in microseconds and in days since 1970.
-_MICROSECONDS, _DAYS = (-62_135_596_800_000_000, 253_402_300_799_999_999), (-719_162, 2_932_896)
 
 
 def array_of(values: Sequence[Any], field: Field) -> pa.Array:
@@ -94,7 +92,8 @@ def _require_calendar(values: pa.Array) -> None:
     elif pa.types.is_list(kind):
         _require_calendar(values.flatten())
     elif pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
-        bits, (least, most) = (pa.int32(), _DAYS) if pa.types.is_date32(kind) else (pa.int64(), _MICROSECONDS)
+        is_day = pa.types.is_date32(kind)
+        bits, (least, most) = (pa.int32(), CALENDAR_DAYS) if is_day else (pa.int64(), CALENDAR_MICROSECONDS)
         seen = pc.min_max(values.cast(bits)).as_py()
         if seen["min"] is not None and not (least <= seen["min"] and seen["max"] <= most):
             raise pa.ArrowInvalid("a time is beyond the calendar")
