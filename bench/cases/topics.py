@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
-from bench.case import Case, Competitor, Prepared, Setting, World
+from bench.case import Case, Command, Competitor, Prepared, Setting, World
 from bench.contents import equals, parquet
 from bench.programs import dlt, flowctl, pyspark
 from tests.services import kafka, schemas
@@ -113,6 +115,18 @@ def _structured_streaming(how: str) -> Competitor:
     )
 
 
+def _file_sink(setting: Setting) -> Command:
+    """Ends when the file has as many lines as the topic messages; a poison message is a line, too."""
+    arguments = (
+        setting.world.kafka,
+        _TOPIC,
+        str(setting.folder / "messages"),
+        str(kafka.count(setting.world.kafka, _TOPIC)),
+    )
+    root = str(Path(__file__).parents[2])
+    return Command((sys.executable, "-m", "bench.peers.connect_file", *arguments), setting.folder, {"PYTHONPATH": root})
+
+
 def _task(setting: Setting) -> Mapping[str, Any]:
     kinds = {"BIGINT": {"data_type": "bigint"}, "VARCHAR": {"data_type": "text"}}
     decimal = {"data_type": "decimal", "precision": 12, "scale": 2}
@@ -144,6 +158,12 @@ JSON = Case(
             dlt.load(_task),
             equals(dlt.in_lake(_TOPIC)),
             missing=dlt.missing,
+        ),
+        Competitor(
+            "Kafka Connect",
+            "its own file sink, one process: the texts of all messages as lines of a file, decoded by nobody",
+            _file_sink,
+            compared=False,
         ),
     ),
 )

@@ -217,23 +217,27 @@ def _jars() -> Path:
     return ivy.cached("kafka-4.1.1", lambda folder: ivy.retrieve(_IVY_FILE, folder))
 
 
-def wait_for_messages(address: str, topic: str, count: int, seconds: float = 120) -> None:
-    """Until the topic exists and has at least so many."""
+def count(address: str, topic: str) -> int:
+    """The sum of the ends of its partitions; 0 if there is no such topic yet."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "waiting"})
-    until = time.monotonic() + seconds
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "counting"})
     try:
-        while time.monotonic() < until:
-            with suppress(KafkaException):
-                found = consumer.list_topics(topic, timeout=5).topics[topic].partitions
-                ends = [consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=5)[1] for one in found]
-                if sum(ends) >= count:
-                    return
-            time.sleep(0.5)
+        with suppress(KafkaException):
+            found = consumer.list_topics(topic, timeout=5).topics[topic].partitions
+            return sum(consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=5)[1] for one in found)
+        return 0
     finally:
         consumer.close()
-    raise AssertionError(f"{topic} has fewer than {count} messages")
+
+
+def wait_for_messages(address: str, topic: str, wanted: int, seconds: float = 120) -> None:
+    """Until the topic exists and has at least so many."""
+    until = time.monotonic() + seconds
+    while count(address, topic) < wanted:
+        if time.monotonic() > until:
+            raise AssertionError(f"{topic} has fewer than {wanted} messages")
+        time.sleep(0.5)
 
 
 def group_offsets(address: str, group: str) -> dict[tuple[str, int], int]:
