@@ -8,7 +8,7 @@ import datetime as dt
 import sys
 from pathlib import Path
 
-from bench import compare, latency, machine, peers, report, results
+from bench import compare, followed_topic, latency, machine, peers, report, results
 from bench.case import Case
 from bench.cases import CASES
 from bench.programs import debezium, pyspark
@@ -36,6 +36,10 @@ def main() -> int:
     )
     late.add_argument("--rate", type=int, default=1000, help="changes per second")
     late.add_argument("--seconds", type=float, default=60.0, help="for each combination of target and interval")
+    topic = commands.add_parser("topic", help="measures a followed topic: latency, messages per second, memory")
+    topic.add_argument("--rate", type=int, default=10_000, help="messages per second")
+    topic.add_argument("--seconds", type=float, default=60.0, help="for each combination")
+    topic.add_argument("--burst", type=int, default=2_000_000, help="messages that are read at once")
     turns = commands.add_parser("compare", help="measures two checkouts of flowctl in turns, and prints the ratios")
     turns.add_argument("old", type=Path, help="a checkout, such as a git worktree")
     turns.add_argument("new", type=Path, help="another one")
@@ -53,6 +57,9 @@ def main() -> int:
             print("\n\n".join(map(_described, CASES)))
         case "latency":
             for line in latency.table(arguments.rate, arguments.seconds):
+                print(line, flush=True)
+        case "topic":
+            for line in followed_topic.table(arguments.rate, arguments.seconds, arguments.burst):
                 print(line, flush=True)
         case "report":
             _write(arguments.results)

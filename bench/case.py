@@ -13,19 +13,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Service = Literal["postgres", "connect", "kafka"]
+Service = Literal["postgres", "connect", "kafka", "registry"]
 
 
 @dataclass(frozen=True)
 class World:
     """The environment of a case: the scale, its own folder, and the servers it needs (libpq URL, ``sc://`` URL, the
-    broker's address)."""
+    broker's address, the schema registry's URL)."""
 
     scale: float
     folder: Path
     postgres: str = ""
     connect: str = ""
     kafka: str = ""
+    registry: str = ""
 
     def count(self, at_scale_1: int) -> int:
         """``at_scale_1`` at scale 1 and above, proportionally fewer below, at least 2."""

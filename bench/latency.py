@@ -51,12 +51,12 @@ def measure(target: str, every: str, rate: int, seconds: float) -> Run:
             connection.execute("INSERT INTO ticks SELECT n, 0, md5(n::text) FROM generate_series(1, 10000) n")
         folder = Path(name)
         _write_spec(folder, url, target, every)
-        with _followed(folder, url) as process:
-            visible = _visible(target, url, folder)
-            while visible() < 10_000:
+        with followed(folder, url) as process:
+            seen = visible(target, url, folder)
+            while seen() < 10_000:
                 time.sleep(_LOOK)
             time.sleep(5)  # the first rounds warm its caches
-            return _observe(url, visible, process.pid, rate, seconds)
+            return _observe(url, seen, process.pid, rate, seconds)
 
 
 def _write_spec(folder: Path, url: str, target: str, every: str) -> None:
@@ -76,7 +76,7 @@ def _write_spec(folder: Path, url: str, target: str, every: str) -> None:
 
 
 @contextmanager
-def _followed(folder: Path, url: str) -> Iterator[subprocess.Popen[bytes]]:
+def followed(folder: Path, url: str) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "flowctl", "apply", "flow.yaml", "--follow"]
     env = {**os.environ, "BENCH_PASSWORD": urlsplit(url).password or ""}
     with (folder / "log").open("wb") as log:
@@ -89,7 +89,7 @@ def _followed(folder: Path, url: str) -> Iterator[subprocess.Popen[bytes]]:
             print((folder / "log").read_text()[-2000:], file=sys.stderr)
 
 
-def _visible(target: str, url: str, folder: Path) -> Callable[[], int]:
+def visible(target: str, url: str, folder: Path) -> Callable[[], int]:
     """A function that returns the greatest id that a reader sees; 0 if there is no table yet."""
     if target == "postgres":
         connection = psycopg.connect(url, autocommit=True)
@@ -120,7 +120,7 @@ def _visible(target: str, url: str, folder: Path) -> Callable[[], int]:
     return in_lake
 
 
-def _observe(url: str, visible: Callable[[], int], pid: int, rate: int, seconds: float) -> Run:
+def _observe(url: str, seen: Callable[[], int], pid: int, rate: int, seconds: float) -> Run:
     run, committed, lock = Run(), [], threading.Lock()
     done = threading.Event()
 
@@ -148,13 +148,13 @@ def _observe(url: str, visible: Callable[[], int], pid: int, rate: int, seconds:
         with psycopg.connect(url, autocommit=True) as connection:
             while not done.wait(1):
                 run.kept.append(int(connection.execute(query).fetchall()[0][0]))
-                run.memory.append(_resident(pid))
+                run.memory.append(resident(pid))
 
     threads = [threading.Thread(target=one) for one in (write, sample)]
     for thread in threads:
         thread.start()
     while not done.is_set() or committed:
-        there, now = visible(), time.monotonic()
+        there, now = seen(), time.monotonic()
         with lock:
             while committed and committed[0][0] <= there:
                 run.latencies.append(now - committed.pop(0)[1])
@@ -164,11 +164,11 @@ def _observe(url: str, visible: Callable[[], int], pid: int, rate: int, seconds:
     return run
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
     """Of the process and those below it."""
     own = resident_bytes(pid)
     children = Path(f"/proc/{pid}/task").glob("*/children")
-    return own + sum(_resident(int(child)) for file in children for child in file.read_text().split())
+    return own + sum(resident(int(child)) for file in children for child in file.read_text().split())
 
 
 def table(rate: int, seconds: float) -> Iterator[str]:
@@ -182,12 +182,12 @@ def table(rate: int, seconds: float) -> Iterator[str]:
             run = measure(target, every, rate, seconds)
             cuts = quantiles(run.latencies, n=100)
             third = len(run.memory) // 3
-            before, after = _megabytes(run.memory[:third]), _megabytes(run.memory[-third:])
+            before, after = megabytes(run.memory[:third]), megabytes(run.memory[-third:])
             yield (
                 f"| {target} | {every} | {cuts[49]:.2f} | {cuts[98]:.2f} | {max(run.latencies):.2f} |"
                 f" {max(run.kept) / 1e6:.0f} | {before:.0f} → {after:.0f} |"
             )
 
 
-def _megabytes(samples: Sequence[int]) -> float:
+def megabytes(samples: Sequence[int]) -> float:
     return max(samples) / 1e6

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from bench.case import Case, World
-from tests.services import kafka, postgres, spark
+from tests.services import kafka, postgres, schemas, spark
 from tests.services.processes import children_of
 
 _KEPT = "bench_kept"
@@ -48,6 +48,9 @@ def running(case: Case, world: World) -> Iterator[Running]:
             broker = stack.enter_context(kafka.broker())
             world = replace(world, kafka=stack.enter_context(broker.started()))
             [pids["Kafka"]] = children_of(os.getpid(), "java")
+        if "registry" in case.needs:
+            registry = stack.enter_context(schemas.registry())
+            world = replace(world, registry=stack.enter_context(registry.started()))
         yield Running(world, pids)
 
 

@@ -17,7 +17,7 @@ from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
 from flowctl.storage.blobs import BlobStore
 from tests import engines
-from tests.services import kafka, postgres, s3
+from tests.services import kafka, postgres, s3, schemas
 from tests.services import spark as spark_servers
 from tests.services.s3_proxy import S3Proxy
 from tests.storage.stores import StoreAddress, s3_address
@@ -31,6 +31,7 @@ _numbers = itertools.count(1)
 SERVER_FIXTURES = {
     "postgres_server",
     "kafka_broker",
+    "schema_registry",
     "s3_server",
     "moto",
     "versitygw",
@@ -129,6 +130,13 @@ def kafka_broker() -> Iterator[str]:
     """The address of a broker."""
     with kafka.broker() as made, made.started() as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def schema_registry() -> Iterator[str]:
+    """The URL of a registry."""
+    with schemas.registry() as made, made.started() as url:
+        yield url
 
 
 @pytest.fixture

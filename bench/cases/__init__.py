@@ -27,6 +27,7 @@ CASES: tuple[Case, ...] = (
     streams.UPDATES,
     streams.MIXED,
     topics.JSON,
+    topics.AVRO,
     many_tables.NOTHING_TO_DO,
     many_tables.SMALL_TABLES,
     many_tables.VALIDATE,

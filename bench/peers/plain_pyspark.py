@@ -60,7 +60,8 @@ def scd2(spark: SparkSession, options: dict[str, Any]) -> None:
 
 
 def topic(spark: SparkSession, options: dict[str, Any]) -> None:
-    """One pass of Structured Streaming over a topic of JSON messages; what is no JSON is left out."""
+    """One pass of Structured Streaming over a topic of messages in JSON, or in Avro after the id of their schema; what
+    is neither is left out."""
     messages = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", options["brokers"])
@@ -69,7 +70,7 @@ def topic(spark: SparkSession, options: dict[str, Any]) -> None:
         .load()
     )
     parsed = messages.selectExpr(
-        f"from_json(CAST(value AS string), '{options['schema']}') AS v",
+        _value(options),
         "CAST(key AS string) AS _key",
         "partition AS _partition",
         "offset AS _offset",
@@ -78,6 +79,12 @@ def topic(spark: SparkSession, options: dict[str, Any]) -> None:
     writing = parsed.where("v.id IS NOT NULL").select("v.*", "_key", "_partition", "_offset", "_timestamp").writeStream
     writing = writing.format("delta").option("checkpointLocation", f"{options['lake']}/checkpoint")
     writing.trigger(availableNow=True).start(_place(options)).awaitTermination()
+
+
+def _value(options: dict[str, Any]) -> str:
+    if "avro" in options:
+        return f"from_avro(substring(value, 6), '{options['avro']}', map('mode', 'PERMISSIVE')) AS v"
+    return f"from_json(CAST(value AS string), '{options['schema']}') AS v"
 
 
 def deletes(spark: SparkSession, options: dict[str, Any]) -> None:

@@ -44,6 +44,11 @@ def arrow_type(kind: DataType) -> pa.DataType:
             assert_never(kind)
 
 
+#: The first and the last moment and day that a calendar has (the years 1 to 9999), in microseconds and in days since
+#: 1970. Arrow has others.
+CALENDAR_MICROSECONDS, CALENDAR_DAYS = (-62_135_596_800_000_000, 253_402_300_799_999_999), (-719_162, 2_932_896)
+
+
 def moment(text: str) -> pa.Scalar:
     """Parses an instant in UTC, written as RFC 3339 or without a zone."""
     import pyarrow as pa

@@ -16,7 +16,7 @@ from flowctl.model.table_info import Column
 REASON_COLUMN = f"{reserved.PREFIX}_reason"
 
 #: The message and its place. ``_headers`` is text in JSON: a list of objects, each with ``key`` and either ``value``
-#: (UTF-8) or ``base64``.
+#: (UTF-8) or ``base64``. ``_schema_id`` is what the value begins with, if that looks like the id of a registry.
 MESSAGE_COLUMNS = (
     Column("_topic", types.STRING),
     Column("_partition", types.INT32),
@@ -25,6 +25,7 @@ MESSAGE_COLUMNS = (
     Column("_key", types.BINARY),
     Column("_value", types.BINARY),
     Column("_headers", types.STRING),
+    Column("_schema_id", types.INT64),
 )
 #: What is wrong with it: the kind of error, and the error in words, without any value.
 ERROR_COLUMNS = (Column("_error", types.STRING), Column("_reason", types.STRING))

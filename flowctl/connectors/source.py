@@ -160,6 +160,11 @@ class Source(ABC):
         The columns are those of every file whose current version is not in ``read`` (by path), and of some that are."""
         raise NotImplementedError(f"{type(self).__name__} is no source of files")
 
+    def show_position(self, relation: Relation, group: str, position: Position) -> None:
+        """Commits the offsets of a topic to a consumer group, for monitors; required of a source whose position is
+        ``offsets``."""
+        raise NotImplementedError(f"{type(self).__name__} has no consumer groups")
+
     def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
         """Why the table cannot be read with these hints; None if it can. ``reads_twice``: the read needs several
         queries of one moment. Pure."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def open_target(stack: ExitStack, run: RunContext, table: TableSpec) -> Target:
-    target = _open(stack, run, table.target.connection).target
+    target = open_connector(stack, run, table.target.connection).target
     if target is None:
         raise TableError(f"{table.target} cannot be written", mark=table.mark_of("to"))
     return target
@@ -70,7 +70,7 @@ def open_rows(run: RunContext, spark: SparkSession, table: TableSpec, intent: In
         if isinstance(table.source, SqlSource):
             yield _sql_snapshot(stack, run, spark, table, table.source)
             return
-        connector = _open(stack, run, table.source.connection)
+        connector = open_connector(stack, run, table.source.connection)
         if connector.source is None:
             raise TableError(f"{table.source} cannot be read", mark=table.mark_of("from"))
         wanted = relation(table)
@@ -115,6 +115,6 @@ def _planned_columns(step: StreamStep | None) -> tuple[Column, ...]:
     return columns.target if is_whole else ()
 
 
-def _open(stack: ExitStack, run: RunContext, name: str) -> Connector:
+def open_connector(stack: ExitStack, run: RunContext, name: str) -> Connector:
     context = OpenContext(run.spec.storage, run.base_dir, run.buffer)
     return stack.enter_context(registry.open(run.spec.connections[name], context))

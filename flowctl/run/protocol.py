@@ -22,6 +22,7 @@ from flowctl.model.step import Load, Plan, RecordOnly, Recover, Runnable, Step
 from flowctl.plan.reading import rfc3339
 from flowctl.run import events
 from flowctl.run.attempt import Attempt, AttemptResult, RunContext, TableResult, TableResults
+from flowctl.run.group_offsets import show_position
 from flowctl.run.tries import Retries, add_repetition, commit, commit_together, describe
 from flowctl.spec.spec import SqlSource
 from flowctl.state import document as documents
@@ -69,6 +70,7 @@ class Protocol:
             attempt = self._attempt(step, finished)
             result = commit(attempt, run, self._retries)
             self._record(result.commit, attempt)
+            result = self._shown(result, attempt)
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables continue
             error, seconds = describe(cause, step, run), time.monotonic() - started
             add_repetition(error, self._attempts.get(step.key), run.spec.argument)
@@ -90,6 +92,7 @@ class Protocol:
             results = commit_together(attempts, run, self._retries, parallel)
             for result, attempt in zip(results, attempts, strict=True):
                 self._record(result.commit, attempt)
+            results = [self._shown(result, attempt) for result, attempt in zip(results, attempts, strict=True)]
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables continue
             error, seconds = describe(cause, steps[0], run), time.monotonic() - started
             for step in steps:
@@ -146,6 +149,10 @@ class Protocol:
             from flowctl.run.letters import remove_replayed
 
             remove_replayed(attempt, self._run)
+
+    def _shown(self, result: AttemptResult, attempt: Attempt) -> AttemptResult:
+        shown = show_position(self._run, self._run.tables[attempt.step.id], result.commit.position)
+        return replace(result, warnings=(*result.warnings, *shown)) if shown else result
 
     def _recorded_shape(self, table: str) -> str:
         """The recorded digest, which is valid because the plan took the columns from state."""

@@ -89,6 +89,7 @@ def _topic(to: Any) -> TopicLayout:
     creation = given.get("create")
     return TopicLayout(
         format=given.get("format", {}).get("type", "json"),
+        subject=given.get("format", {}).get("subject", ""),
         key=tuple(given.get("key", ())),
         headers=tuple(given.get("headers", ())),
         create=TopicCreation(**creation) if creation is not None else None,

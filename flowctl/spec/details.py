@@ -31,7 +31,6 @@ def check_details(table: Node, findings: Findings) -> None:
             case "duration":
                 _check_duration(value, findings)
     _check_encoding(table.get("format.encoding"), findings)
-    _check_messages(table.get("format"), findings)
     _check_dead_letters(table, findings)
     _check_key_of_target(table, findings)
     _check_columns(table, findings)
@@ -75,58 +74,6 @@ def _check_expectation(entry: Node, findings: Findings) -> None:
         findings.error(argument, *flaw, "expectation")
 
 
-def _check_messages(format: Node | None, findings: Findings) -> None:
-    """`schema` belongs to json: other messages are whole, and nothing else says which fields JSON has."""
-    kind = format.entries.get("type") if format else None
-    schema = format.entries.get("schema") if format else None
-    if kind is None or format is None:
-        return
-    if kind.text == "json" and not (schema and schema.entries):
-        hint = "Add `schema: {user_id: bigint, url: string}` with the fields to read"
-        findings.error(kind, "`type: json` needs a `schema`", hint, "missing-key")
-    if kind.text in ("raw", "text") and schema:
-        findings.error(schema.place, f"messages of type {kind.text} have no fields", "Use `type: json`", "unusable-key")
-
-
-def check_topic(table: Node, findings: Findings) -> None:
-    """Messages replace rows by key only if it is known how: an envelope says what was deleted, and a message without
-    one is deleted by a tombstone, which has nothing but its key."""
-    format, mode = table.get("format"), table.entries.get("mode")
-    kind = table.get("format.type")
-    is_json = kind is not None and kind.text == "json"
-    parts = [part for name in ("envelope", "key") if format and (part := format.entries.get(name))]
-    for part in parts:
-        if not is_json:
-            what = "`envelope` and `key` are for messages of type json"
-            findings.error(part.place, what, "Use `type: json`", "unusable-key")
-    if len(parts) == 2:
-        what = "`key` cannot be used together with `envelope`, which has the whole row"
-        findings.error(parts[1].place, what, "Keep one of the two", "not-together")
-    if not mode or mode.text not in ("merge", "scd2"):
-        return
-    if format and (headers := format.entries.get("headers")):
-        what = f"`headers` cannot be used with mode {mode.text}: they are of a message, not of the row"
-        findings.error(headers.place, what, "Remove it", "unusable-key")
-    _check_key_of_messages(table, findings)
-    if not (parts and is_json):
-        what = f"mode {mode.text} needs to know which row a message is about, and which was deleted"
-        hint = "Use `type: json` with `envelope: debezium` or `maxwell`, or with `key: {schema: {id: bigint}}`"
-        findings.error(format.place if format else table.entries["from"].place, what, hint, "missing-key")
-
-
-def _check_key_of_messages(table: Node, findings: Findings) -> None:
-    """The key's columns are declared: in the message's key, or in the envelope's row."""
-    where = "format.schema" if table.get("format.envelope") else "format.key.schema"
-    declared, key, rename = table.get(where), table.entries.get("key"), table.get("columns.rename")
-    if declared is None or key is None:
-        return
-    sources = {target.text: name for name, target in rename.entries.items()} if rename else {}
-    for column in key.items:
-        if sources.get(column.text, column.text) not in declared.entries:
-            hint = f"Declare it there, or choose a key among {', '.join(declared.entries)}"
-            findings.error(column, f"key column `{column.text}` is not in `{where}`", hint, "unknown-column")
-
-
 def _check_dead_letters(table: Node, findings: Findings) -> None:
     """A dead letter is the whole message, with the values that `columns.mask` hides."""
     masked = table.get("columns.mask")
@@ -144,7 +91,7 @@ def _check_key_of_target(table: Node, findings: Findings) -> None:
 
 
 def _check_types(table: Node, findings: Findings) -> None:
-    for path in ("columns.types", "format.schema"):
+    for path in ("columns.types", "format.schema", "format.key.schema"):
         declared = table.get(path)
         for column, kind in declared.entries.items() if declared else ():
             try:

@@ -135,13 +135,18 @@ def _object_source(
 
 
 def _with_start(source: ObjectSource, node: Node, key: str, findings: Findings) -> ObjectSource | None:
-    """``source`` as the map ``from`` describes it: `topic` and `start` belong to topics, and topics to them."""
-    start = node.entries.get("start")
+    """``source`` as the map ``from`` describes it: `topic`, `start` and `group` belong to topics only."""
+    start, group = node.entries.get("start"), node.entries.get("group")
     if isinstance(source, TopicSource) != (key == "topic"):
         has = "has topics" if isinstance(source, TopicSource) else "has no topics"
         hint = "Write `topic` for Kafka, `table` for databases and `path` for files"
         findings.error(node.entries[key], f"`{source.connection}` {has}", hint, "from-one-of")
         return None
+    if group is not None and not isinstance(source, TopicSource):
+        findings.error(group.place, "`group` belongs to topics", "Remove it", "unusable-key")
+        return None
+    if group is not None and isinstance(source, TopicSource):
+        source = replace(source, group=group.text)
     if start is None:
         return source
     if not isinstance(source, TopicSource):

@@ -73,9 +73,11 @@ class StreamTable(ObjectSource):
 @dataclass(frozen=True)
 class TopicSource(ObjectSource):
     """``connection:topic``. ``start`` is where the first run begins: `earliest`, `latest`, an RFC 3339 time, or the
-    offsets of some partitions."""
+    offsets of some partitions. ``group`` is the consumer group that shows monitors how far the table has come; empty:
+    none."""
 
     start: str | OffsetsPosition = "earliest"
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ class ReadHints:
 
 
 #: How messages that flowctl writes are encoded.
-MessageFormat = Literal["json"]
+MessageFormat = Literal["json", "avro"]
 
 
 @dataclass(frozen=True)
@@ -191,9 +193,11 @@ class TopicCreation:
 @dataclass(frozen=True)
 class TopicLayout:
     """How rows become messages of a topic. ``key`` are the columns of a message's key where the mode has no key of its
-    own; ``headers`` are columns that are sent as headers too. ``create`` None: the topic must exist."""
+    own; ``headers`` are columns that are sent as headers too. ``create`` None: the topic must exist. ``subject``: of
+    the schema of values; empty: by the topic's name."""
 
     format: MessageFormat = "json"
+    subject: str = ""
     key: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
     create: TopicCreation | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flowctl.spec import build
-from flowctl.spec.details import check_details, check_topic
+from flowctl.spec.details import check_details
 from flowctl.spec.findings import Findings
 from flowctl.spec.names import is_pattern, split_reference
 from flowctl.spec.node import Node, leaves, without
@@ -23,6 +23,7 @@ from flowctl.spec.schema import (
     target_modes,
 )
 from flowctl.spec.spec import ObjectSource, Source, SqlSource, StreamTable, TableSpec, TargetRef, TopicSource
+from flowctl.spec.topics import check_topic
 
 
 def check_tables(

@@ -20,7 +20,7 @@ FIRST_WORDS = {
     "Copy", "Correct", "Create", "Declare", "Delete", "Did", "Drop", "End", "Exclude", "Fill", "Find", "Finish",
     "Fix", "Forget", "Get", "Give", "GRANT", "Grant", "Include", "Indent", "Install", "Join", "Keep", "Leave",
     "Let", "List", "Look", "Make", "Mark", "Move", "Name", "Or", "Order", "Plan", "Put", "Raise", "Read",
-    "Reduce", "Reinstall", "Remove", "Rename", "Renew", "Repair", "Replace", "Report", "Restore", "Rewrite",
+    "Reduce", "Reinstall", "Remove", "Rename", "Renew", "Repair", "Replace", "Report", "Register", "Restore", "Rewrite",
     "Run", "See", "Select", "Send", "Set", "Shorten", "Solve", "Split", "Start", "Take", "Try", "Use", "Wait",
     "Write",
 }  # fmt: skip

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
-import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from flowctl.engine import java
 from tests.services import ivy
 from tests.services.processes import HOST, free_port, listens, running
 
-_JARS = Path(__file__).parents[2] / ".cache" / "kafka-4.1.1"
 _IVY_FILE = Path(__file__).parent / "kafka.xml"
 _JVM = ("-Xms128m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 
@@ -216,13 +214,51 @@ def _admin(address: str, what: str, *arguments: Any) -> None:
 
 
 def _jars() -> Path:
-    """Fetched once into the clone's cache folder."""
-    done = _JARS / ".complete"
-    _JARS.parent.mkdir(exist_ok=True)
-    with _JARS.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.is_file():
-            shutil.rmtree(_JARS, ignore_errors=True)
-            ivy.retrieve(_IVY_FILE, _JARS)
-            done.touch()
-    return _JARS
+    return ivy.cached("kafka-4.1.1", lambda folder: ivy.retrieve(_IVY_FILE, folder))
+
+
+def count(address: str, topic: str) -> int:
+    """The sum of the ends of its partitions; 0 if there is no such topic yet."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "counting"})
+    try:
+        with suppress(KafkaException):
+            found = consumer.list_topics(topic, timeout=5).topics[topic].partitions
+            return sum(consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=5)[1] for one in found)
+        return 0
+    finally:
+        consumer.close()
+
+
+def wait_for_messages(address: str, topic: str, wanted: int, seconds: float = 120) -> None:
+    """Until the topic exists and has at least so many."""
+    until = time.monotonic() + seconds
+    while count(address, topic) < wanted:
+        if time.monotonic() > until:
+            raise AssertionError(f"{topic} has fewer than {wanted} messages")
+        time.sleep(0.5)
+
+
+def group_offsets(address: str, group: str) -> dict[tuple[str, int], int]:
+    from confluent_kafka import ConsumerGroupTopicPartitions
+    from confluent_kafka.admin import AdminClient
+
+    client = AdminClient({"bootstrap.servers": address})  # kept until it has answered
+    [asked] = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    return {(one.topic, one.partition): one.offset for one in asked.result().topic_partitions}
+
+
+@contextmanager
+def member(address: str, group: str, topic: str) -> Iterator[None]:
+    """A consumer that has joined the group."""
+    from confluent_kafka import Consumer
+
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    while not consumer.assignment():
+        consumer.poll(0.2)
+    try:
+        yield
+    finally:
+        consumer.close()

@@ -43,14 +43,19 @@ def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str)
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
     """Opens nothing yet: the cluster is asked only when the source is."""
     from flowctl.connectors.kafka.client import Cluster
+    from flowctl.connectors.kafka.payloads import Payloads
+    from flowctl.connectors.kafka.registry import Registry
     from flowctl.connectors.kafka.security import security_settings
     from flowctl.connectors.kafka.source import KafkaSource
     from flowctl.connectors.kafka.target import KafkaTarget
 
     security = security_settings(connection.options, context.base_dir)
     cluster = Cluster(str(connection.options["brokers"]), security)
+    options = connection.options.get("registry")
+    registry = Registry(options, context.base_dir) if options else None
+    payloads = Payloads(registry, context.base_dir)
     yield Connector(
-        source=KafkaSource(cluster, CAPABILITIES),
-        target=KafkaTarget(cluster, context, CAPABILITIES),
-        greet=cluster.greet,
+        source=KafkaSource(cluster, CAPABILITIES, payloads),
+        target=KafkaTarget(cluster, context, CAPABILITIES, registry),
+        greet=lambda: ", ".join([cluster.greet(), *([registry.greet()] if registry else [])]),
     )

@@ -141,6 +141,18 @@ class Cluster:
                     found[partition.topic][partition.partition] = offset
         return {name: OffsetsPosition(tuple(sorted(offsets.items()))) for name, offsets in found.items()}
 
+    def commit_offsets(self, group: str, topic: str, position: OffsetsPosition) -> None:
+        """Raises ``FlowctlError`` if the group has members."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        offsets = [TopicPartition(topic, partition, offset) for partition, offset in position.offsets]
+        with self.translated():
+            asked = self.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, offsets)])
+            for future in asked.values():
+                for one in future.result().topic_partitions:
+                    if one.error is not None:
+                        raise self.error_of(one.error)
+
     def consumer(self, isolation: Literal["read_committed", "read_uncommitted"] = "read_committed") -> Consumer:
         """Reads from given offsets; a member of no group, and commits nothing."""
         from confluent_kafka import Consumer

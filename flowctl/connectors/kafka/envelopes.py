@@ -6,11 +6,11 @@ part), and "Reference" of Maxwell's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.kafka.decoding import TEXTS, decoded, typed
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Struct
@@ -18,12 +18,15 @@ from flowctl.model.types import Struct
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Decode = Callable[[Sequence[bytes | None], Sequence[Column]], "list[pa.Array]"]
 #: What the operations of Debezium and Maxwell are in flowctl.
 _DEBEZIUM = {"c": "I", "r": "I", "u": "U", "d": "D"}
 _MAXWELL = {"insert": "I", "bootstrap-insert": "I", "update": "U", "delete": "D"}
+#: What stands for a value of PostgreSQL that is stored apart (TOAST), if the update left it as it was; in JSON also for
+#: bytes. Source: `unavailable.value.placeholder` in the documentation of Debezium's connector for PostgreSQL.
+_UNAVAILABLE = ("__debezium_unavailable_value", base64.b64encode(b"__debezium_unavailable_value").decode())
 #: What is no change of a row: messages of an application, a change of a table's definition.
 _OTHERS = {"debezium": ("m",), "maxwell": ("bootstrap-", "table-", "database-")}
-NAMES = {"debezium": "Debezium", "maxwell": "Maxwell"}
 
 
 @dataclass(frozen=True)
@@ -39,17 +42,21 @@ class Rows:
 
 
 def rows_of(
-    values: Sequence[bytes | None], columns: Sequence[Column], envelope: str = "", key: Sequence[str] = ()
+    values: Sequence[bytes | None],
+    columns: Sequence[Column],
+    decode: Decode,
+    envelope: str = "",
+    key: Sequence[str] = (),
 ) -> Rows:
-    """Raises ``pyarrow.ArrowInvalid`` if a message does not fit. With a ``key``, a change of it also deletes the old
-    row."""
+    """``decode`` as :meth:`.encodings.decoder.Decoder.decoded`. Raises ``ValueError`` if a message does not fit. With a
+    ``key``, a change of it also deletes the old row."""
     match envelope:
         case "debezium":
-            return _of_debezium(values, columns)
+            return _of_debezium(values, columns, decode)
         case "maxwell":
-            return _of_maxwell(values, columns, key)
+            return _of_maxwell(values, columns, decode, key)
         case _:
-            return Rows(decoded(values, columns), operations_of(values))
+            return Rows(decode(values, columns), operations_of(values))
 
 
 def operations_of(values: Sequence[bytes | None]) -> pa.Array:
@@ -79,6 +86,31 @@ def fields_of(found: Mapping[str, Any], envelope: str) -> Mapping[str, Any] | No
             return found
 
 
+def unavailable_field(found: Mapping[str, Any], envelope: str, columns: Sequence[Column]) -> str:
+    """The first of ``columns`` whose value an update does not tell; empty: it tells all."""
+    change = _change(found)
+    if envelope != "debezium" or change.get("op") == "d":
+        return ""
+    fields = change.get("after") or {}
+    return next((column.name for column in columns if _is_unavailable(fields.get(column.name))), "")
+
+
+def _is_unavailable(value: Any) -> bool:
+    whole = value if isinstance(value, list) else [value]
+    return any(one == stand_in or one == stand_in.encode() for one in whole for stand_in in _UNAVAILABLE)
+
+
+def _lacks_value(field: pa.Array) -> bool:
+    """Whether one of the values stands for one that is not told; a list of it, too."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    items = field.flatten() if pa.types.is_list(field.type) else field
+    if not (pa.types.is_string(items.type) or pa.types.is_binary(items.type)):
+        return False
+    return bool(pc.any(pc.is_in(items, pa.array(_UNAVAILABLE).cast(items.type))).as_py())
+
+
 def is_truncation(found: Mapping[str, Any], envelope: str) -> bool:
     return envelope == "debezium" and _change(found).get("op") == "t"
 
@@ -89,14 +121,14 @@ def _change(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return inner if isinstance(inner, dict) else found
 
 
-def _of_debezium(values: Sequence[bytes | None], columns: Sequence[Column]) -> Rows:
+def _of_debezium(values: Sequence[bytes | None], columns: Sequence[Column], decode: Decode) -> Rows:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     state = _state(columns)
     change = (("before", state), ("after", state), ("op", types.STRING))
     parsed = [Column("payload", Struct(change)), *(Column(name, kind) for name, kind in change)]
-    inner, *outer = decoded(values, parsed)
+    inner, *outer = decode(values, parsed)
     has_schema = inner.is_valid()
     before, after, operation = (
         pc.if_else(has_schema, pc.struct_field(inner, name), whole)
@@ -107,17 +139,20 @@ def _of_debezium(values: Sequence[bytes | None], columns: Sequence[Column]) -> R
     found = pc.if_else(pc.equal(operation, "d"), before.take(numbers), after.take(numbers))
     if found.null_count:
         raise pa.ArrowInvalid("a change has no row")
-    return Rows(_fields(found, columns), _translated(operation, _DEBEZIUM), numbers)
+    fields, operations = _fields(found, columns), _translated(operation, _DEBEZIUM)
+    if any(_lacks_value(field.filter(pc.not_equal(operations, "D"))) for field in fields):
+        raise pa.ArrowInvalid("a change does not tell a value")
+    return Rows(fields, operations, numbers)
 
 
-def _of_maxwell(values: Sequence[bytes | None], columns: Sequence[Column], key: Sequence[str]) -> Rows:
+def _of_maxwell(values: Sequence[bytes | None], columns: Sequence[Column], decode: Decode, key: Sequence[str]) -> Rows:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     keys = [column for column in columns if column.name in key]
     parsed = [Column("data", _state(columns)), Column("type", types.STRING)]
     parsed += [Column("old", _state(keys))] if keys else []
-    data, operation, *old = decoded(values, parsed)
+    data, operation, *old = decode(values, parsed)
     numbers = _kept(values, operation, _MAXWELL, _OTHERS["maxwell"])
     operation, data = operation.take(numbers), data.take(numbers)
     if data.null_count:
@@ -147,14 +182,13 @@ def _of_maxwell(values: Sequence[bytes | None], columns: Sequence[Column], key: 
 
 
 def _state(columns: Sequence[Column]) -> Struct:
-    """A row as the parser reads it: with texts for what becomes a date or a time afterwards."""
-    return Struct(tuple((one.name, types.STRING if one.type in TEXTS else one.type) for one in columns))
+    return Struct(tuple((column.name, column.type) for column in columns))
 
 
 def _fields(rows: pa.Array, columns: Sequence[Column]) -> list[pa.Array]:
     import pyarrow.compute as pc
 
-    return [typed(pc.struct_field(rows, [at]), column) for at, column in enumerate(columns)]
+    return [pc.struct_field(rows, [at]) for at in range(len(columns))]
 
 
 def _kept(

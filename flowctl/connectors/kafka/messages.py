@@ -17,6 +17,8 @@ from flowctl.text import bytes_in_json
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: The byte before the id, and the bytes of both. Source: "Wire format" in the documentation of Confluent's registry.
+_MAGIC, HEADER_BYTES = 0, 5
 Headers = list[tuple[str, bytes | None]]
 
 
@@ -69,6 +71,7 @@ _PARTS: Mapping[str, Callable[[Message], Any]] = {
     "_key": lambda message: message.key(),
     "_value": lambda message: message.value(),
     "_headers": lambda message: headers_text(message.headers()),
+    "_schema_id": lambda message: schema_id(message.value()),
 }
 #: What a message has, by the name of its column in a table, and in a letter.
 PARTS: Mapping[str, Callable[[Message], Any]] = {
@@ -87,7 +90,7 @@ def native_types() -> Mapping[str, pa.DataType]:
     import pyarrow as pa
 
     binary = {"value": pa.binary(), "_key": pa.binary(), "_value": pa.binary()}
-    places = {"_topic": pa.string(), "_partition": pa.int32(), "_offset": pa.int64()}
+    places = {"_topic": pa.string(), "_partition": pa.int32(), "_offset": pa.int64(), "_schema_id": pa.int64()}
     kinds = {**places, "_timestamp": pa.timestamp("ms", tz="UTC"), "_headers": pa.string(), **binary}
     own = {PLACE_COLUMN: kinds["_offset"], TIME_COLUMN: kinds["_timestamp"]}
     return {**kinds, **{landed_name(name): kind for name, kind in kinds.items()}, **own}
@@ -108,6 +111,18 @@ def milliseconds(message: Message, *, is_letter: bool = False) -> int | None:
     if kind and not is_usable and not is_letter:
         raise pa.ArrowInvalid("a message is not of this era")
     return at if kind and is_usable else None
+
+
+def schema_id(value: bytes | None) -> int | None:
+    """The id of a registry's schema that a value begins with; None if it begins with none."""
+    if value is None or len(value) < HEADER_BYTES or value[0] != _MAGIC:
+        return None
+    return int.from_bytes(value[1:HEADER_BYTES], "big")
+
+
+def header(id: int) -> bytes:
+    """What comes before a value that was written with the schema of this id."""
+    return bytes([_MAGIC]) + id.to_bytes(HEADER_BYTES - 1, "big")
 
 
 def headers_text(headers: Headers | None) -> str | None:

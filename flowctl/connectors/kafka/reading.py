@@ -27,9 +27,6 @@ _BATCH_MESSAGES = 20_000
 #: Seconds without any message or end of a partition after which the cluster counts as unreachable.
 _SILENT_SECONDS = 60.0
 
-#: Columns that every message has, besides its value.
-METADATA = frozenset({"_key", "_partition", "_offset", "_timestamp", "_headers", "_op"})
-
 
 @dataclass(frozen=True)
 class TopicCapture(Capture):

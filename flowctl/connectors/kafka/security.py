@@ -9,7 +9,7 @@ from typing import Any
 
 from flowctl.errors import TableError
 
-#: What PEM text has in it; anything else is a path.
+#: What PEM text has in it.
 _PEM = "-----BEGIN"
 #: Options of `tls` and the client's settings for a file and for a text.
 _FILES = {
@@ -43,20 +43,30 @@ def _certificates(tls: Mapping[str, Any], base_dir: str) -> dict[str, Any]:
         if option not in tls:
             continue
         value = str(tls[option])
-        if _PEM in value:
+        if is_pem(value):
             settings[as_text] = value
-            continue
-        if "\n" in value.strip():
-            raise TableError(f"tls.{option} is neither the path of a file nor PEM text", hint="Correct the secret")
-        path = Path(base_dir, value)
-        if not path.is_file():
-            raise TableError(f"tls.{option}: there is no file {path}", hint="Correct the path")
-        settings[as_file] = str(path)
+        else:
+            settings[as_file] = str(pem_file(value, f"tls.{option}", base_dir))
     if "key_password" in tls:
         settings["ssl.key.password"] = str(tls["key_password"])
     if not tls.get("check_host", True):
         settings["ssl.endpoint.identification.algorithm"] = "none"
     return settings
+
+
+def is_pem(value: str) -> bool:
+    """Whether it is the text of certificates or a key; else it is a path."""
+    return _PEM in value
+
+
+def pem_file(value: str, option: str, base_dir: str) -> Path:
+    """Raises ``TableError`` if it is not a file."""
+    if "\n" in value.strip():
+        raise TableError(f"{option} is neither the path of a file nor PEM text", hint="Correct the secret")
+    path = Path(base_dir, value)
+    if not path.is_file():
+        raise TableError(f"{option}: there is no file {path}", hint="Correct the path")
+    return path
 
 
 def _authentication(sasl: Mapping[str, Any], brokers: str) -> dict[str, Any]:

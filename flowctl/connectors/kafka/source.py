@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.kafka.client import Cluster, Ends, Topic
 from flowctl.connectors.kafka.conversion import OPERATION, Payload
-from flowctl.connectors.kafka.decoding import require_readable
-from flowctl.connectors.kafka.reading import METADATA, TopicCapture
+from flowctl.connectors.kafka.payloads import Payloads
+from flowctl.connectors.kafka.reading import TopicCapture
 from flowctl.connectors.source import (
     DELETED_COLUMN,
     PLACE_COLUMN,
@@ -23,10 +23,11 @@ from flowctl.connectors.source import (
     Relation,
     WatermarkRequest,
 )
-from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
-from flowctl.model.position import OffsetsPosition
+from flowctl.model.position import OffsetsPosition, Position
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.spec.spec import ReadHints
 from flowctl.spec.suggest import nearest
 
 
@@ -36,6 +37,7 @@ class KafkaSource(LandedSource):
 
     cluster: Cluster
     capabilities: Capabilities
+    payloads: Payloads = Payloads()
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         return [ObjectName((name,)) for name in self.cluster.topic_names() if fnmatchcase(name, pattern[-1])]
@@ -44,7 +46,7 @@ class KafkaSource(LandedSource):
         cluster = self.cluster.id()
         found = self.cluster.topics(sorted({_name(relation) for relation in relations}))
         return {
-            relation: _info(relation, found[name], cluster) if (name := _name(relation)) in found else None
+            relation: self._info(relation, found[name], cluster) if (name := _name(relation)) in found else None
             for relation in relations
         }
 
@@ -68,6 +70,15 @@ class KafkaSource(LandedSource):
             for id, name in names.items()
         }
 
+    def explain_read(self, request: WatermarkRequest, hints: ReadHints) -> str:
+        used = request.info.extra.get("schemas", {})
+        said = [f"{role}s by version {version} of their schema (id {id})" for role, (id, version) in used.items()]
+        return ", ".join(said)
+
+    def show_position(self, relation: Relation, group: str, position: Position) -> None:
+        assert isinstance(position, OffsetsPosition), "topics have no others"
+        self.cluster.commit_offsets(group, _name(relation), position)
+
     def why_missing(self, relation: Relation) -> Missing:
         name = _name(relation)
         hint = nearest(name, self.cluster.topic_names(), "Create it, or correct `from`")
@@ -79,8 +90,21 @@ class KafkaSource(LandedSource):
         found = self.cluster.topics([name]).get(name)
         if found is None or found.id != info.extra["topic_id"]:
             raise StoppedByPolicy(f"topic {name} was deleted since the plan was made", hint="Plan again")
-        made = replace(payload(relation), is_ordered=len(found.partitions) == 1)
+        pins = {role: (id, version) for role, (id, version) in info.extra.get("schemas", {}).items()}
+        payload, _ = self.payloads.of(relation, name, pins)
+        made = replace(payload, is_ordered=len(found.partitions) == 1)
         yield TopicCapture(self.cluster, found, made, _CHANGES if relation.key else ())
+
+    def _info(self, relation: Relation, topic: Topic, cluster: str) -> TableInfo:
+        payload, pins = self.payloads.of(relation, topic.name)
+        extra = {"topic_id": topic.id, **({"schemas": {role: list(pin) for role, pin in pins.items()}} if pins else {})}
+        return TableInfo(
+            object=ObjectName((topic.name,)),
+            columns=tuple(_columns_of(relation, payload)),
+            identity=f"kafka:{cluster}/{topic.id}",
+            system=f"kafka:{cluster}",
+            extra=extra,
+        )
 
 
 def _name(relation: Relation) -> str:
@@ -106,51 +130,17 @@ _CHANGES = (
 )
 
 
-def payload(relation: Relation) -> Payload:
-    """Raises ``TableError`` for declarations that no message can meet."""
-    format = relation.format
-    if format.get("type") != "json":
-        return Payload(key=relation.key)
-    columns, of_key = _columns(format.get("schema", {})), _columns(format.get("key", {}).get("schema", {}))
-    if twice := sorted({column.name for column in columns} & {column.name for column in of_key}):
-        raise TableError(
-            f"{', '.join(twice)} is declared in format.schema and in format.key.schema",
-            hint="Declare it in one of them: the value's field, or the key's",
-        )
-    return Payload(columns, of_key, format.get("envelope", ""), relation.key)
-
-
-def _columns(declared: Mapping[str, str]) -> tuple[Column, ...]:
-    columns = tuple(Column(name, types.parse(kind), native="json") for name, kind in declared.items())
-    require_readable(columns)
-    if taken := sorted(METADATA & set(declared)):
-        raise TableError(
-            f"format.schema declares {', '.join(taken)}: that is where the message is in its topic",
-            hint="Leave it out of format.schema",
-        )
-    return columns
-
-
-def _info(relation: Relation, topic: Topic, cluster: str) -> TableInfo:
-    return TableInfo(
-        object=ObjectName((topic.name,)),
-        columns=tuple(_columns_of(relation)),
-        identity=f"kafka:{cluster}/{topic.id}",
-        system=f"kafka:{cluster}",
-        extra={"topic_id": topic.id},
-    )
-
-
-def _columns_of(relation: Relation) -> Iterator[Column]:
+def _columns_of(relation: Relation, payload: Payload) -> Iterator[Column]:
     """Of changes of rows, only what they say of the row: where the message is differs in each."""
-    found, kind = payload(relation), types.BINARY if relation.format.get("type", "raw") == "raw" else types.STRING
-    yield from found.of_key
-    yield from found.declared or (Column("value", kind, native="bytes"),)
-    if found.key:
+    kind = relation.format.get("type", "raw")
+    whole = types.STRING if kind in ("text", "json") else types.BINARY
+    yield from payload.of_key
+    yield from payload.declared or (Column("value", whole, native="bytes"),)
+    if payload.key:
         return
-    if found.envelope:
+    if payload.envelope:
         yield Column(OPERATION, types.STRING, nullable=False, native="string")
-    yield Column("_key", kind, native="bytes")
+    yield Column("_key", whole, native="bytes")
     yield Column("_partition", types.INT32, nullable=False, native="int32")
     yield Column("_offset", types.INT64, nullable=False, native="int64")
     yield Column("_timestamp", types.TIMESTAMP, native="int64")

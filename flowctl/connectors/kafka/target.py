@@ -24,6 +24,9 @@ from flowctl import crashpoints, delays
 from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.buffered import computed, record_batches
 from flowctl.connectors.kafka.client import COMMITS, Cluster, Topic
+from flowctl.connectors.kafka.messages import header
+from flowctl.connectors.kafka.registry import Registry
+from flowctl.connectors.kafka.sink.avro_values import AvroSerializer, schema_text
 from flowctl.connectors.kafka.sink.commit_log import Record, ensure_commits, key_of, read_records
 from flowctl.connectors.kafka.sink.messages import Form, Messages
 from flowctl.connectors.kafka.sink.topics import (
@@ -57,6 +60,7 @@ class KafkaTarget(Target):
     cluster: Cluster
     context: OpenContext
     capabilities: Capabilities
+    registry: Registry | None = None
 
     # Rules for plans
 
@@ -172,8 +176,9 @@ class KafkaTarget(Target):
             if newest is not None and newest.commit.seq >= job.record.seq:
                 return already_committed(newest.commit, job.record)
             check_base(job.record.table, newest.commit.name if newest else "", job.base)
+            form = self._form(job, staged.columns)
             writer.begin()
-            counts = self._send(writer, staged)
+            counts = self._send(writer, staged, form)
             crashpoints.reached("in_transaction", job.record.table)
             if _id(self._topic_of(job)) != _id(topic):
                 raise StoppedByPolicy(f"topic {name} was deleted while it was written", hint="Plan again")
@@ -199,11 +204,10 @@ class KafkaTarget(Target):
             columns, key = (newest.columns, newest.key) if newest else ((), ())
         return Record(commit, _name(job.object), tuple(columns), tuple(key), job.at, first)
 
-    def _send(self, writer: Writer, staged: Staged) -> RowCounts:
+    def _send(self, writer: Writer, staged: Staged, form: Form) -> RowCounts:
         if staged.rows is None:
             return RowCounts()
         job, sent, deleted = staged.job, 0, 0
-        form = _form(job, staged.columns)
         for rows in record_batches(staged.rows):
             for messages in form.messages(rows):
                 writer.send(_name(job.object), messages, writer.limits.bytes)
@@ -212,6 +216,27 @@ class KafkaTarget(Target):
         writer.flush()
         verify_total(job, sent)
         return RowCounts(inserted=sent - deleted, deleted=deleted if job.mode == "merge" else None)
+
+    def _form(self, job: WriteJob, names: Sequence[str]) -> Form:
+        """``names`` are the columns of the batch; of a void there are none. The key of a merge is the table's own.
+        Registers the schemas of a format that has some."""
+        by_name = {column.name: column for column in job.columns}
+        written, topic = [column for column in job.columns if column.name in names], job.layout.topic
+        key = [by_name[name] for name in (job.key if job.mode == "merge" else topic.key) if written]
+        form = Form(written, key, [by_name[name] for name in topic.headers if written])
+        if topic.format == "json" or not written:
+            return form
+        name = _name(job.object)
+        values = self._registered(topic.subject or f"{name}-value", schema_text(name, written))
+        if not key:
+            return replace(form, values=values)
+        keys = self._registered(f"{name}-key", schema_text(f"{name}_key", key, nullable=job.mode != "merge"))
+        return replace(form, values=values, keys=keys)
+
+    def _registered(self, subject: str, text: str) -> AvroSerializer:
+        if self.registry is None:
+            raise TableError("the connection has no registry for the schema", hint="Add `registry: {url: …}` to it")
+        return AvroSerializer(text, header(self.registry.register(subject, text)))
 
     def _topic_of(self, job: WriteJob) -> Topic | None:
         """The topic, which is created if the job does so; a void needs none. Raises :class:`StateConflict` if it is
@@ -269,14 +294,6 @@ def _count(rows: Batch | None) -> int:
             return int(held.num_rows)
         case OnEngine(_, folder):
             return folder.rows() if folder is not None else 0
-
-
-def _form(job: WriteJob, names: Sequence[str]) -> Form:
-    """``names`` are the columns of the batch. The key of a merge is the table's own."""
-    by_name = {column.name: column for column in job.columns}
-    written, topic = [column for column in job.columns if column.name in names], job.layout.topic
-    key = job.key if job.mode == "merge" else topic.key
-    return Form(topic.format, written, [by_name[name] for name in key], [by_name[name] for name in topic.headers])
 
 
 def _refuse_replacing(object: ObjectName) -> StoppedByPolicy:

@@ -8,11 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from flowctl.connectors.kafka.encodings.json import JsonDecoder
 from flowctl.connectors.kafka.envelopes import rows_of
-from flowctl.connectors.kafka.misfits import misfit
 from flowctl.model import types
 from flowctl.model.table_info import Column
 
+JSON = JsonDecoder()
 ANNE = {"id": 1004, "first_name": "Anne", "last_name": "Kretchmar", "email": "annek@noanswer.org"}
 MARIE = {**ANNE, "first_name": "Anne Marie"}
 CUSTOMERS = [Column("id", types.INT64), Column("first_name", types.STRING), Column("email", types.STRING)]
@@ -34,9 +35,14 @@ def maxwell(kind: str, data: Any, old: Any = None) -> bytes:
     return json.dumps({"database": "test", "table": "e", "type": kind, "ts": 1477053217, "xid": 23396, **more}).encode()
 
 
+def error_of(value: bytes, envelope: str) -> str | None:
+    unfit = JSON.unfit(value, CUSTOMERS, envelope)
+    return unfit.error if unfit else None
+
+
 def found(values: list[bytes | None], columns: list[Column], envelope: str, *key: str) -> list[tuple[Any, ...]]:
     """The number of each row's message, its operation, and its fields."""
-    rows = rows_of(values, columns, envelope, key)
+    rows = rows_of(values, columns, JSON.decoded, envelope, key)
     assert rows.numbers is not None
     arrays = (rows.numbers, rows.operations, *rows.fields)
     return list(zip(*(array.to_pylist() for array in arrays), strict=True))
@@ -55,7 +61,7 @@ def test_debeziums_events(schema: bool) -> None:
     anne, marie = (1004, "Anne", ANNE["email"]), (1004, "Anne Marie", ANNE["email"])
     wanted = [(0, "I", *anne), (1, "I", *anne), (2, "U", *marie), (3, "D", *marie)]
     assert found(values, CUSTOMERS, "debezium", "id") == wanted
-    assert all(misfit(value, CUSTOMERS, "debezium") is None for value in values)
+    assert all(JSON.unfit(value, CUSTOMERS, "debezium") is None for value in values)
 
 
 def test_both_forms_of_debezium_in_one_batch() -> None:
@@ -67,8 +73,8 @@ def test_both_forms_of_debezium_in_one_batch() -> None:
 def test_a_truncated_table_is_no_change_of_a_row(schema: bool) -> None:
     value = debezium("t", None, None, schema=schema)
     with pytest.raises(pa.ArrowInvalid):
-        rows_of([value], CUSTOMERS, "debezium")
-    assert misfit(value, CUSTOMERS, "debezium") == "truncate"
+        rows_of([value], CUSTOMERS, JSON.decoded, "debezium")
+    assert error_of(value, "debezium") == "truncate"
 
 
 def test_maxwells_messages() -> None:
@@ -89,7 +95,7 @@ def test_maxwells_messages() -> None:
         (4, "D", 1, 5.444),
     ]
     assert str(rows[2][4]) == "2016-10-21 05:33:54.631000"
-    assert all(misfit(value, E, "maxwell") is None for value in values)
+    assert all(JSON.unfit(value, E, "maxwell") is None for value in values)
 
 
 def test_a_key_that_maxwell_saw_change_deletes_the_old_row() -> None:
@@ -117,8 +123,8 @@ def test_a_key_that_maxwell_saw_change_deletes_the_old_row() -> None:
 def test_what_is_no_change_of_a_row(envelope: str, value: bytes) -> None:
     good = debezium("c", None, ANNE, schema=False) if envelope == "debezium" else maxwell("insert", ANNE)
     with pytest.raises(pa.ArrowInvalid):
-        rows_of([good, value], CUSTOMERS, envelope)
-    assert misfit(value, CUSTOMERS, envelope) == "not_change"
+        rows_of([good, value], CUSTOMERS, JSON.decoded, envelope)
+    assert error_of(value, envelope) == "not_change"
 
 
 @pytest.mark.parametrize("envelope", ["debezium", "maxwell"])
@@ -126,10 +132,25 @@ def test_a_field_of_another_type(envelope: str) -> None:
     row = {"id": "1004"}
     value = debezium("c", None, row, schema=True) if envelope == "debezium" else maxwell("insert", row)
     with pytest.raises(pa.ArrowInvalid):
-        rows_of([value], CUSTOMERS, envelope)
-    assert misfit(value, CUSTOMERS, envelope) == CUSTOMERS[0]
+        rows_of([value], CUSTOMERS, JSON.decoded, envelope)
+    assert error_of(value, envelope) == "wrong_type"
 
 
 @pytest.mark.parametrize("envelope", ["debezium", "maxwell"])
 def test_a_tombstone_alone_has_no_row(envelope: str) -> None:
     assert found([None], CUSTOMERS, envelope, "id") == []
+
+
+@pytest.mark.parametrize("value", ["__debezium_unavailable_value", ["a", "__debezium_unavailable_value"]])
+def test_a_value_that_debezium_does_not_tell_is_not_taken_for_one(value: Any) -> None:
+    kind = types.STRING if isinstance(value, str) else types.Array(types.STRING)
+    columns = [Column("id", types.INT64), Column("note", kind)]
+    good, bad = debezium("c", None, {"id": 1}, schema=False), debezium("u", None, {"id": 1, "note": value}, schema=True)
+    with pytest.raises(pa.ArrowInvalid):
+        rows_of([good, bad], columns, JSON.decoded, "debezium")
+    unfit = JSON.unfit(bad, columns, "debezium")
+    assert unfit is not None
+    assert (unfit.error, "value of note" in unfit.reason) == ("unavailable", True)
+    assert rows_of([bad], columns[:1], JSON.decoded, "debezium").fields[0].to_pylist() == [1]
+    deleted = debezium("d", {"id": 1, "note": value}, None, schema=False)
+    assert found([deleted], columns, "debezium", "id") == [(0, "D", 1, value)]

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.kafka.decoding import decoded
+from flowctl.connectors.kafka.encodings.json_values import decoded
 from flowctl.connectors.kafka.sink.messages import Form
 from flowctl.connectors.target import OP_COLUMN
 from flowctl.errors import TableError
@@ -80,7 +80,7 @@ def sent(rows: pa.RecordBatch, form: Form) -> list[tuple[Any, Any]]:
 @given(st.lists(st.fixed_dictionaries({one.name: st.none() | VALUES[one.type] for one in COLUMNS}), max_size=8))
 def test_values_are_read_back_equal(rows: list[dict[str, Any]]) -> None:
     given = batch(rows)
-    values = [value for _, value in sent(given, Form("json", COLUMNS))]
+    values = [value for _, value in sent(given, Form(COLUMNS))]
     assert len(values) == len(rows)
     if rows:
         read = pa.record_batch(decoded(values, COLUMNS), schema=arrow_schema(COLUMNS))
@@ -107,7 +107,7 @@ def test_the_text_of_each_type() -> None:
         "inner": (NESTED, {"a": 1, "b": [], '"c': None}, '{"a":1,"b":[],"\\"c":null}'),
     }
     columns = [Column(name, kind) for name, (kind, _, _) in kinds.items()]
-    ((_, value),) = sent(batch([{name: one for name, (_, one, _) in kinds.items()}], columns), Form("json", columns))
+    ((_, value),) = sent(batch([{name: one for name, (_, one, _) in kinds.items()}], columns), Form(columns))
     assert value.decode() == "{" + ",".join(f'"{name}":{text}' for name, (_, _, text) in kinds.items()) + "}"
     assert base64.b64decode(json.loads(value)["bytes"]) == b"\x00\xff"
 
@@ -125,7 +125,7 @@ def test_the_text_of_each_type() -> None:
 def test_what_json_cannot_hold_is_refused(kind: DataType, value: Any, what: str) -> None:
     columns = [Column("good", types.INT64), Column("bad", kind)]
     with pytest.raises(TableError, match=f"column bad holds .*{what}"):
-        sent(batch([{"good": 1, "bad": value}], columns), Form("json", columns))
+        sent(batch([{"good": 1, "bad": value}], columns), Form(columns))
 
 
 def test_keys_tombstones_and_headers() -> None:
@@ -133,7 +133,7 @@ def test_keys_tombstones_and_headers() -> None:
     columns = [id, name, at, Column(OP_COLUMN, types.STRING)]
     day = dt.date(2026, 1, 2)
     rows = batch([{"id": 1, "name": "ü", "at": day, OP_COLUMN: "U"}, {"id": 2, OP_COLUMN: "D"}], columns)
-    (found,) = Form("json", [id, name, at], [id], [name, at, id]).messages(rows)
+    (found,) = Form([id, name, at], [id], [name, at, id]).messages(rows)
     assert found.keys == [b'{"id":1}', b'{"id":2}']
     assert found.values == ['{"id":1,"name":"ü","at":"2026-01-02"}'.encode(), None]
     assert found.headers == [[("name", "ü"), ("at", "2026-01-02"), ("id", "1")], [("id", "2")]]
@@ -143,5 +143,5 @@ def test_keys_tombstones_and_headers() -> None:
 def test_large_batches_are_serialized_in_parts() -> None:
     columns = [Column("s", types.STRING)]
     rows = batch([{"s": "x" * 5_000_000}] * 9, columns)
-    parts = [len(one.values) for one in Form("json", columns).messages(rows)]
+    parts = [len(one.values) for one in Form(columns).messages(rows)]
     assert sum(parts) == 9 and max(parts) <= 3

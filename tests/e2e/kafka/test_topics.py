@@ -230,6 +230,28 @@ def kill_at_random(flow: Flow, send: Callable[[], None], seed: str) -> None:
     flow.apply()
 
 
+def test_a_group_shows_monitors_how_far_a_table_has_come(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    clicks, group = Clicks(kafka_broker, topic), f"flowctl-{topic}"
+    source = f"{{connection: bus, topic: {topic}, group: {group}}}"
+    table = f"  clicks: {{from: {source}, format: {{type: text}}, to: out:{target.object}, mode: append}}"
+    write_tables(flow, kafka_broker, target.connection, table)
+    clicks.send(10)
+    flow.apply(env={"FLOWCTL_CRASH_AT": "before_record"}, expect=-9)
+    assert kafka.group_offsets(kafka_broker, group) == {}
+    flow.apply()
+    assert kafka.group_offsets(kafka_broker, group) == {(topic, 0): 10, (topic, 1): 10}
+    clicks.send(5)
+    with kafka.member(kafka_broker, group, topic):  # someone uses the group as one
+        done = flow.apply()
+    assert f"warning: group {group} does not show its offsets" in done.words
+    clicks.must_be_in(target)
+    flow.apply()
+    clicks.send(1)
+    flow.apply()
+    assert kafka.group_offsets(kafka_broker, group) == {(topic, 0): 16, (topic, 1): 16}
+
+
 @pytest.mark.full
 def test_a_broker_that_restarts_while_messages_come(tmp_path: Path, topic: str) -> None:
     flow, target = Flow(tmp_path), place("delta", tmp_path, "")

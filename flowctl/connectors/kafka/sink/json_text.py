@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.arrow import arrow_type
+from flowctl.connectors.arrow import CALENDAR_DAYS, CALENDAR_MICROSECONDS, arrow_type
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -24,9 +24,6 @@ _NULL = "null"
 #: What a text in JSON cannot hold as it is.
 _ESCAPED = r'["\\\x00-\x1f]'
 _INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
-#: The years 1 to 9999, in microseconds and in days since 1970.
-_MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
-_DAYS = (-719_162, 2_932_896)
 
 
 def objects(rows: pa.RecordBatch, columns: Sequence[Column]) -> pa.StringArray:
@@ -100,10 +97,10 @@ def _plain(values: pa.Array, kind: DataType, name: str) -> pa.StringArray:
         case types.BINARY:
             return _mapped(values, values.is_valid(), _base64).cast(pa.string())
         case types.DATE:
-            _require_range(values.cast(pa.int32()), _DAYS, name)
+            _require_range(values.cast(pa.int32()), CALENDAR_DAYS, name)
             return values.cast(pa.string())
         case types.TIMESTAMP | types.TIMESTAMP_NTZ:
-            _require_range(values.cast(pa.int64()), _MICROSECONDS, name)
+            _require_range(values.cast(pa.int64()), CALENDAR_MICROSECONDS, name)
             return pc.replace_substring(values.cast(pa.string()), " ", "T", max_replacements=1)
         case _:
             return values.cast(pa.string())

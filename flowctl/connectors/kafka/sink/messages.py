@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.kafka.sink import json_text
 from flowctl.connectors.target import OP_COLUMN
 from flowctl.model.table_info import Column
-from flowctl.spec.spec import MessageFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,10 +16,8 @@ if TYPE_CHECKING:
 #: Rows that are serialized at once, and about how many bytes.
 _ROWS, _BYTES = 20_000, 16 << 20
 
+#: Rows of these columns as text or bytes, one for each row.
 Serializer = Callable[["pa.RecordBatch", Sequence[Column]], "pa.Array"]
-#: By the format of the messages: rows of these columns as text or bytes, one for each row. Another format is one more
-#: entry here.
-SERIALIZERS: Mapping[MessageFormat, Serializer] = {"json": json_text.objects}
 
 Headers = Sequence[tuple[str, bytes | str]]
 
@@ -40,12 +37,14 @@ class Messages:
 
 @dataclass(frozen=True)
 class Form:
-    """How rows become messages. ``columns`` are those of a value; without ``key``, messages have no key."""
+    """How rows become messages. ``columns`` are those of a value; without ``key``, messages have no key. ``values`` and
+    ``keys`` serialize the two."""
 
-    format: MessageFormat
     columns: Sequence[Column]
     key: Sequence[Column] = ()
     headers: Sequence[Column] = ()
+    values: Serializer = json_text.objects
+    keys: Serializer = json_text.objects
 
     def messages(self, rows: pa.RecordBatch) -> Iterator[Messages]:
         """In the order of the rows, which may have :data:`OP_COLUMN`: a deleted row is a tombstone."""
@@ -58,12 +57,11 @@ class Form:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        serialize = SERIALIZERS[self.format]
-        values = serialize(rows, self.columns).cast(pa.binary())
+        values = self.values(rows, self.columns).cast(pa.binary())
         if OP_COLUMN in rows.schema.names:
             nothing = pa.scalar(None, pa.binary())
             values = pc.if_else(pc.equal(rows.column(OP_COLUMN), "D"), nothing, values)
-        keys = serialize(rows, self.key).cast(pa.binary()).to_pylist() if self.key else [None] * rows.num_rows
+        keys = self.keys(rows, self.key).cast(pa.binary()).to_pylist() if self.key else [None] * rows.num_rows
         return Messages(keys, values.to_pylist(), self._headers(rows) if self.headers else None)
 
     def _headers(self, rows: pa.RecordBatch) -> Sequence[Headers]:

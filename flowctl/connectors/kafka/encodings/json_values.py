@@ -26,16 +26,15 @@ _MARKER = f"flowctl-{uuid.uuid4().hex}"
 #: What JSON has no values for: they are texts of the type's own shape.
 TEXTS = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ)
 _ROW = re.compile(r" in row (\d+)")
-#: Bytes of messages that are parsed at once.
-BATCH_BYTES = 16 << 20
 
 
 def require_readable(columns: Sequence[Column]) -> None:
     """Raises ``TableError`` for declared types that no JSON value has."""
     for column in columns:
-        nested = [] if column.type in TEXTS else [kind for kind in _parts(column.type) if kind in TEXTS]
+        listed = [kind for part in _parts(column.type) if isinstance(part, Array) for kind in _parts(part)]
+        nested = [kind for kind in listed if kind in TEXTS]
         if types.BINARY in _parts(column.type) or nested:
-            what = "bytes" if types.BINARY in _parts(column.type) else f"a {types.short(nested[0])} inside it"
+            what = "bytes" if types.BINARY in _parts(column.type) else f"a {types.short(nested[0])} inside a list"
             raise TableError(
                 f"format.schema declares {column.name} as {types.short(column.type)}: JSON has no {what}",
                 hint="Declare it as string",
@@ -43,14 +42,13 @@ def require_readable(columns: Sequence[Column]) -> None:
 
 
 def decoded(values: Sequence[bytes | None], columns: Sequence[Column]) -> list[pa.Array]:
-    """One array per column, of the declared types. A field that is missing is null, and so is all of a tombstone; other
-    fields are ignored. Raises ``pyarrow.ArrowInvalid`` if a message does not fit."""
+    """As :meth:`.decoder.Decoder.decoded`."""
     import pyarrow as pa
     import pyarrow.json as pj
 
     pa.array(values, pa.binary()).cast(pa.string())  # the parser does not look at the encoding
     text = b"".join(b'{"%b":%d}\n%b\n' % (_MARKER.encode(), at, value or b"{}") for at, value in _given(values))
-    kinds = {one.name: pa.string() if one.type in TEXTS else arrow_type(one.type) for one in columns}
+    kinds = {column.name: _parsed_type(column.type) for column in columns}
     found = pj.read_json(
         io.BytesIO(text),
         read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
@@ -64,7 +62,7 @@ def decoded(values: Sequence[bytes | None], columns: Sequence[Column]) -> list[p
     if found.column(_MARKER).to_pylist() != expected:
         raise pa.ArrowInvalid("a message is not exactly one object")
     rows = found.take(pa.array(range(1, len(expected), 2), pa.int64()))
-    return [typed(rows.column(column.name).combine_chunks(), column) for column in columns]
+    return [typed(rows.column(column.name).combine_chunks(), column.type) for column in columns]
 
 
 def refused_message(error: pa.ArrowInvalid) -> int | None:
@@ -80,27 +78,37 @@ def _given(values: Sequence[bytes | None]) -> Iterator[tuple[int, bytes | None]]
         yield at, b"0" if value is not None and value.strip() in (b"", b"null") else value
 
 
-def typed(values: pa.Array, column: Column) -> pa.Array:
+def _parsed_type(kind: DataType) -> pa.DataType:
+    """The type as the parser reads it: with texts for what becomes a date or a time afterwards."""
+    import pyarrow as pa
+
+    if isinstance(kind, Struct):
+        return pa.struct([(name, _parsed_type(of)) for name, of in kind.fields])
+    return pa.string() if kind in TEXTS else arrow_type(kind)
+
+
+def typed(values: pa.Array, kind: DataType) -> pa.Array:
     """What the parser has read, in the declared type. Raises ``pyarrow.ArrowInvalid`` for what is not exactly that."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if column.type not in TEXTS:
-        if any(isinstance(kind, Decimal) for kind in _parts(column.type)):
+    if isinstance(kind, Struct):
+        fields = [typed(pc.struct_field(values, [at]), of) for at, (_, of) in enumerate(kind.fields)]
+        return pa.StructArray.from_arrays(fields, [name for name, _ in kind.fields], mask=values.is_null())
+    if kind not in TEXTS:
+        if any(isinstance(part, Decimal) for part in _parts(kind)):
             values.validate(full=True)  # the parser does not look at the precision of what it has rescaled
-        if column.type in (types.FLOAT, types.DOUBLE) and pc.any(pc.is_inf(values)).as_py():
+        if kind in (types.FLOAT, types.DOUBLE) and pc.any(pc.is_inf(values)).as_py():
             raise pa.ArrowInvalid("a number is beyond its type")
         return values
-    fits = pc.match_substring_regex(values, text_shape(column.type))
+    fits = pc.match_substring_regex(values, text_shape(kind))
     if pc.any(pc.invert(fits)).as_py():
         raise pa.ArrowInvalid("a text is not of the type's shape")
-    if column.type != types.TIMESTAMP:
-        return values.cast(arrow_type(column.type))
+    if kind != types.TIMESTAMP:
+        return values.cast(arrow_type(kind))
     nothing, zoned = pa.scalar(None, pa.string()), pc.match_substring_regex(values, r"[ T].*(Z|[+-]\d{2}(:?\d{2})?)$")
     without = pc.if_else(zoned, nothing, values).cast(pa.timestamp("us"))
-    return pc.coalesce(
-        pc.if_else(zoned, values, nothing).cast(arrow_type(column.type)), pc.assume_timezone(without, "UTC")
-    )
+    return pc.coalesce(pc.if_else(zoned, values, nothing).cast(arrow_type(kind)), pc.assume_timezone(without, "UTC"))
 
 
 def _parts(kind: DataType) -> list[DataType]:

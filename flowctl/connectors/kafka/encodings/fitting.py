@@ -1,0 +1,99 @@
+"""Values of one schema as the columns of a table: by name, and exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.arrow import CALENDAR_DAYS, CALENDAR_MICROSECONDS, arrow_type
+from flowctl.connectors.kafka.encodings.json_values import typed
+from flowctl.connectors.kafka.encodings.schema import Field
+from flowctl.model import types
+from flowctl.model.types import DataType, Decimal, Struct
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
+_FLOATS = (types.FLOAT, types.DOUBLE)
+
+
+def array_of(values: Sequence[Any], field: Field) -> pa.Array:
+    """What a parser returned, as an array of the field's type. Raises ``pyarrow.ArrowInvalid`` for a value that
+    does not fit."""
+    import pyarrow as pa
+
+    convert = field.convert
+    try:
+        converted = values if convert is None else [None if value is None else convert(value) for value in values]
+        made = pa.array(converted, arrow_type(field.type))
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise pa.ArrowInvalid(str(error)) from error
+    _require_calendar(made)
+    return made
+
+
+def fitted(
+    values: pa.Array, field: Field, kind: DataType, reader: Mapping[str, Field], defaults: Mapping[str, Field]
+) -> pa.Array:
+    """``values`` of a writer's ``field`` as ``kind``. ``reader`` are the fields of the same record in the schema that a
+    table was planned by; ``defaults`` those that a record's fields have. Raises ``pyarrow.ArrowInvalid`` for a value
+    that is not exactly of it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if field.type == kind:
+        return values
+    match field.type, kind:
+        case Struct(fields), Struct(wanted):
+            places = [name for name, _ in fields]
+            parts = []
+            for name, of in wanted:
+                if name in field.fields:
+                    part = pc.struct_field(values, [places.index(name)])
+                    inner = reader[name].fields if name in reader else {}
+                    parts.append(fitted(part, field.fields[name], of, inner, inner))
+                elif name in places:
+                    parts.append(pc.struct_field(values, [places.index(name)]).cast(arrow_type(of)))
+                else:
+                    parts.append(constant(defaults.get(name), of, len(values)))
+            return pa.StructArray.from_arrays(parts, [name for name, _ in wanted], mask=values.is_null())
+        case (one, Decimal(_, scale)) if one in _INTEGERS or isinstance(one, Decimal):
+            exact = values.cast(pa.decimal256(76, max(scale, one.scale if isinstance(one, Decimal) else 0)))
+            return exact.cast(arrow_type(kind))
+        case (one, other) if one in _INTEGERS and other in (*_INTEGERS, *_FLOATS, types.STRING):
+            return values.cast(arrow_type(kind))
+        case (types.FLOAT, types.DOUBLE) | (types.BINARY, types.STRING) | (types.STRING, types.BINARY):
+            return values.cast(arrow_type(kind))
+        case types.STRING, (types.DATE | types.TIMESTAMP | types.TIMESTAMP_NTZ):
+            return typed(values, kind)
+        case _:
+            raise pa.ArrowInvalid(f"{field.type} is not {kind}")
+
+
+def constant(field: Field | None, kind: DataType, count: int) -> pa.Array:
+    """The field's default, or nothing, so often."""
+    import pyarrow as pa
+
+    if field is None or field.default is None or field.type != kind:
+        return pa.nulls(count, arrow_type(kind))
+    return pa.array([field.default] * count, arrow_type(kind))
+
+
+def _require_calendar(values: pa.Array) -> None:
+    """Raises ``pyarrow.ArrowInvalid`` for a day or time that no calendar has, wherever it is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = values.type
+    if pa.types.is_struct(kind):
+        for at in range(kind.num_fields):
+            _require_calendar(pc.struct_field(values, [at]))
+    elif pa.types.is_list(kind):
+        _require_calendar(values.flatten())
+    elif pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        is_day = pa.types.is_date32(kind)
+        bits, (least, most) = (pa.int32(), CALENDAR_DAYS) if is_day else (pa.int64(), CALENDAR_MICROSECONDS)
+        seen = pc.min_max(values.cast(bits)).as_py()
+        if seen["min"] is not None and not (least <= seen["min"] and seen["max"] <= most):
+            raise pa.ArrowInvalid("a time is beyond the calendar")

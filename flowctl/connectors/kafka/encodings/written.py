@@ -1,0 +1,149 @@
+"""Values that say which schema they were written with, or that all have one: decoded with that schema, and then brought
+to the columns of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flowctl.connectors.arrow import arrow_type
+from flowctl.connectors.kafka.encodings.decoder import unfit_row
+from flowctl.connectors.kafka.encodings.fitting import array_of, constant, fitted
+from flowctl.connectors.kafka.encodings.schema import Field, WriterSchema, lacking
+from flowctl.connectors.kafka.messages import HEADER_BYTES, schema_id
+from flowctl.connectors.kafka.registry import Registry
+from flowctl.connectors.kafka.unfit import NO_SCHEMA_ID, Unfit, Unreadable, corrupt, other_schema, unknown_schema
+from flowctl.errors import StoppedByPolicy
+from flowctl.model.table_info import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NONE: Mapping[str, Field] = {}
+
+
+class Writers(Protocol):
+    def of(self, value: bytes) -> tuple[int, WriterSchema, bytes]:
+        """The id of the schema that ``value`` was written with (0: it has none), the schema, and what was written.
+        Raises :class:`~flowctl.connectors.kafka.unfit.Unreadable`."""
+
+
+@dataclass(frozen=True)
+class OneWriter:
+    """All values have the same schema, and no header."""
+
+    schema: WriterSchema
+
+    def of(self, value: bytes) -> tuple[int, WriterSchema, bytes]:
+        return 0, self.schema, value
+
+
+@dataclass(frozen=True)
+class RegisteredWriters:
+    """Values begin with the id of their schema. ``made`` makes a schema of what is registered. ``subject``, ``version``
+    and ``reader`` are those that the table was planned by. ``followed`` are the fields of a schema that the table has
+    as columns: a later version with more of them needs another plan."""
+
+    registry: Registry
+    made: Callable[[int], WriterSchema | None]
+    subject: str
+    version: int
+    reader: WriterSchema
+    followed: Callable[[WriterSchema], Mapping[str, Field]]
+    _known: dict[int, WriterSchema | Unfit] = field(default_factory=dict, compare=False, repr=False)
+
+    def of(self, value: bytes) -> tuple[int, WriterSchema, bytes]:
+        id = schema_id(value)
+        if id is None:
+            raise Unreadable(NO_SCHEMA_ID)
+        known = self._known.get(id)
+        if known is None:
+            known = self._known[id] = self._asked(id)
+        if isinstance(known, Unfit):
+            raise Unreadable(known)
+        return id, known, value[HEADER_BYTES:]
+
+    def _asked(self, id: int) -> WriterSchema | Unfit:
+        found = self.made(id)
+        if found is None:
+            return unknown_schema(id)
+        if found.name != self.reader.name:
+            return other_schema(id, found.name, self.reader.name)
+        if new := lacking(self.followed(self.reader), self.followed(found)):
+            version = self.registry.version_of(id, self.subject)
+            if version is not None and version > self.version:
+                raise StoppedByPolicy(
+                    f"version {version} of {self.subject} was registered after the plan was made, and adds"
+                    f" {', '.join(new)}",
+                    hint="Plan again: the new plan has these columns",
+                )
+        return found
+
+
+@dataclass(frozen=True)
+class WrittenDecoder:
+    """``reader`` is the schema that the table was planned by: what a writer's schema lacks has its defaults."""
+
+    writers: Writers
+    reader: WriterSchema
+
+    def decoded(self, values: Sequence[bytes | None], columns: Sequence[Column]) -> list[pa.Array]:
+        import pyarrow as pa
+
+        groups: dict[int, tuple[WriterSchema, list[int], list[Mapping[str, Any]]]] = {}
+        for at, value in enumerate(values):
+            if value is None:
+                continue
+            try:
+                id, writer, data = self.writers.of(value)
+                row = _parsed(id, writer, data)
+            except Unreadable as error:
+                raise Unreadable(error.why, at) from error
+            _, numbers, rows = groups.setdefault(id, (writer, [], []))
+            numbers.append(at)
+            rows.append(row)
+        found = [
+            (numbers, [self._column(writer, rows, one) for one in columns]) for writer, numbers, rows in groups.values()
+        ]
+        if len(found) == 1 and len(found[0][0]) == len(values):
+            return found[0][1]
+        places: list[int | None] = [None] * len(values)
+        for place, at in enumerate(at for numbers, _ in found for at in numbers):
+            places[at] = place
+        order = pa.array(places, pa.int64())
+        nothing = [pa.nulls(0, arrow_type(column.type)) for column in columns]
+        parts = [arrays for _, arrays in found] or [nothing]
+        return [pa.concat_arrays(list(of_column)).take(order) for of_column in zip(*parts, strict=True)]
+
+    def refused(self, error: ValueError) -> int | None:
+        return error.at if isinstance(error, Unreadable) else None
+
+    def unfit(
+        self, value: bytes | None, columns: Sequence[Column], envelope: str = "", key: Sequence[str] = ()
+    ) -> Unfit | None:
+        if value is None:
+            return None
+        try:
+            row = _parsed(*self.writers.of(value))
+        except Unreadable as error:
+            return error.why
+        return unfit_row(row, columns, envelope, key)
+
+    def _column(self, writer: WriterSchema, rows: Sequence[Mapping[str, Any]], column: Column) -> pa.Array:
+        reader = self.reader.fields.get(column.name)
+        written = writer.fields.get(column.name)
+        if written is None:
+            return constant(reader, column.type, len(rows))
+        values = array_of([row[column.name] for row in rows], written)
+        inner = reader.fields if reader else _NONE
+        return fitted(values, written, column.type, inner, inner)
+
+
+def _parsed(id: int, writer: WriterSchema, data: bytes) -> Mapping[str, Any]:
+    try:
+        return writer.parsed(data)
+    except Unreadable:
+        raise
+    except ValueError as error:
+        raise Unreadable(corrupt(id)) from error

@@ -1,0 +1,198 @@
+"""A schema registry with Confluent's interface (Confluent, Apicurio, Redpanda): schemas by subject, and by id."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from flowctl.connectors.kafka.security import is_pem, pem_file
+from flowctl.errors import FlowctlError, TableError, TransientError
+from flowctl.text import counted
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema as Found
+    from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
+
+Kind = Literal["AVRO", "PROTOBUF", "JSON"]
+#: The registry's own codes: there is no such subject, version or schema.
+_MISSING = (40401, 40402, 40403)
+#: Seconds that one request may take; it is sent so many times more after a failure.
+_SECONDS, _RETRIES = 10, 2
+
+
+@dataclass(frozen=True)
+class Schema:
+    """``references`` are the texts of the schemas that it imports, by the names under which it does, each after those
+    that it needs itself. ``version`` is that in its subject; 0: it was asked for by its id."""
+
+    id: int
+    version: int
+    kind: Kind
+    text: str
+    references: Mapping[str, str] = field(default_factory=dict)
+
+
+class Registry:
+    """``options`` are the connection's `registry`, with its secrets resolved. Asks for nothing when it is made, and for
+    no schema twice."""
+
+    def __init__(self, options: Mapping[str, Any], base_dir: str) -> None:
+        self.url = str(options["url"])
+        self._options = options
+        self._base_dir = base_dir
+        self._known: dict[int, Schema | None] = {}
+
+    def latest(self, subject: str) -> Schema | None:
+        """The newest version; None if there is no such subject."""
+        found = self._asked(lambda: self._client.get_latest_version(subject))
+        if found is None:
+            return None
+        made = self._schema(found.schema_id, found.schema, found.version)
+        self._known[made.id] = made
+        return made
+
+    def by_id(self, id: int) -> Schema | None:
+        """What was registered under an id stays. An unknown id is asked for again: it may be registered meanwhile."""
+        if self._known.get(id) is None:
+            found = self._asked(lambda: self._client.get_schema(id))
+            self._known[id] = self._schema(id, found) if found is not None else None
+        return self._known[id]
+
+    def register(self, subject: str, text: str) -> int:
+        """The id of an Avro schema, which becomes the newest version of ``subject`` unless it is one. Raises
+        ``TableError`` if the subject's compatibility does not allow it."""
+        from confluent_kafka.schema_registry import Schema as Given
+
+        try:
+            return int(self._asked(lambda: self._client.register_schema(subject, Given(text, "AVRO"))))
+        except TableError as error:
+            if not (cause := _registry_error(error)) or cause.http_status_code != 409:
+                raise
+            raise TableError(
+                f"subject {subject} does not allow the new schema: {_first_line(cause.error_message)}",
+                hint="Change the columns so that it does, its compatibility in the registry, or `subject` in `format`",
+            ) from error
+
+    def version_of(self, id: int, subject: str) -> int | None:
+        """The version that the schema is in ``subject``; None if it is in none."""
+        found = self._asked(lambda: self._client.get_schema_versions(id)) or []
+        return max((one.version for one in found if one.subject == subject), default=None)
+
+    def greet(self) -> str:
+        return f"a schema registry with {counted(len(self.subjects()), 'subject')}"
+
+    def subjects(self) -> list[str]:
+        return self._asked(self._client.get_subjects) or []
+
+    def _schema(self, id: int, found: Found, version: int = 0) -> Schema:
+        references: dict[str, str] = {}
+        self._add_references(found, references)
+        return Schema(id, version, found.schema_type or "AVRO", str(found.schema_str), references)
+
+    def _add_references(self, schema: Found, known: dict[str, str]) -> None:
+        for one in schema.references or ():
+            if one.name in known:
+                continue
+            found = self._asked(partial(self._client.get_version, one.subject, one.version))
+            if found is None:
+                raise TableError(
+                    f"a schema refers to version {one.version} of {one.subject}, which {self.url} does not have",
+                    hint="Register it again",
+                )
+            self._add_references(found.schema, known)
+            known[one.name] = str(found.schema.schema_str)
+
+    @cached_property
+    def _client(self) -> SchemaRegistryClient:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        own = {"url": self.url, "timeout": _SECONDS, "max.retries": _RETRIES, "retries.wait.ms": 200}
+        own["cache.latest.ttl.sec"] = 0  # the newest version is not what it was
+        if "username" in self._options:
+            own["basic.auth.user.info"] = f"{self._options['username']}:{self._options['password']}"
+        with _certificates(self._options.get("tls", {}), self._base_dir) as files:
+            try:
+                return SchemaRegistryClient({**own, **files})
+            except (ssl.SSLError, OSError) as error:
+                what = f"the certificates for {self.url} cannot be used: {error}"
+                raise TableError(what, hint="Check `registry.tls`: whether they are PEM, and can be read") from error
+
+    def _asked(self, question: Callable[[], Any]) -> Any:
+        """None: there is no such thing."""
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        try:
+            return question()
+        except SchemaRegistryError as error:
+            if error.error_code in _MISSING:
+                return None
+            raise self._translated(error.http_status_code, error.error_message) from error
+        except Exception as error:
+            # The client raises errors of the library that it sends requests with, under whatever name it has.
+            if not type(error).__module__.startswith("httpx"):
+                raise
+            raise self._unreachable(str(error) or type(error).__name__) from error
+
+    def _translated(self, status: int, message: str) -> FlowctlError:
+        if status in (401, 403):
+            what = f"the registry {self.url} refuses this user (HTTP {status})"
+            return TableError(
+                what, hint="Check `registry.username` and `registry.password`, and what the user may read"
+            )
+        if status == 404:
+            return TableError(
+                f"{self.url} is no schema registry (HTTP 404)",
+                hint="Write the URL with its path: Apicurio's is https://host/apis/ccompat/v7",
+            )
+        if status >= 500 or status == 429:
+            what = f"the registry {self.url} cannot answer (HTTP {status})"
+            return TransientError(what, hint="Try again when it has settled")
+        return TableError(f"the registry {self.url} says: {message} (HTTP {status})", hint="Check `registry.url`")
+
+    def _unreachable(self, why: str) -> FlowctlError:
+        if "CERTIFICATE_VERIFY_FAILED" in why:
+            what = f"the certificate of {self.url} is not accepted: {why.partition('failed: ')[2] or why}"
+            return TableError(what, hint="Check `registry.tls.ca`: it must contain the authority that has signed it")
+        return TransientError(
+            f"the registry {self.url} does not answer: {why}",
+            hint="Check `registry.url`, and whether this machine reaches it",
+        )
+
+
+def _registry_error(error: TableError) -> SchemaRegistryError | None:
+    from confluent_kafka.schema_registry import SchemaRegistryError
+
+    return error.__cause__ if isinstance(error.__cause__, SchemaRegistryError) else None
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:300]
+
+
+@contextmanager
+def _certificates(tls: Mapping[str, Any], base_dir: str) -> Iterator[dict[str, Any]]:
+    """The client's settings. It takes only files, and reads them once: texts are files for that long."""
+    paths = ssl.get_default_verify_paths()
+    settings: dict[str, Any] = {"ssl.ca.location": paths.cafile or paths.capath} if "ca" not in tls else {}
+    names = {"ca": "ssl.ca.location", "certificate": "ssl.certificate.location", "key": "ssl.key.location"}
+    with ExitStack() as stack:
+        for option, setting in names.items():
+            if option not in tls:
+                continue
+            value = str(tls[option])
+            if not is_pem(value):
+                settings[setting] = str(pem_file(value, f"registry.tls.{option}", base_dir))
+                continue
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flowctl-tls-")))  # only for this user
+            file = folder / f"{option}.pem"
+            file.write_text(value)
+            settings[setting] = str(file)
+        if "key_password" in tls:
+            settings["ssl.key.password"] = str(tls["key_password"])
+        yield settings

@@ -1,0 +1,102 @@
+"""Why a message is not as declared, and what a user may do if it is to be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from flowctl.model import types
+from flowctl.model.table_info import Column
+
+_APART = "keep such messages apart with `dead_letters: {}`"
+#: How people write the envelopes.
+NAMES = {"debezium": "Debezium", "maxwell": "Maxwell"}
+
+Error = Literal[
+    "not_json", "not_change", "wrong_type", "not_utf8", "no_key", "no_time", "truncate",
+    "no_schema_id", "unknown_schema", "other_schema", "corrupt", "unavailable",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """``reason`` is in words, and without any value of the message."""
+
+    error: Error
+    reason: str
+    hint: str
+
+
+class Unreadable(ValueError):
+    """The value number ``at`` of several does not fit, and ``why``."""
+
+    def __init__(self, why: Unfit, at: int = 0) -> None:
+        super().__init__(why.reason)
+        self.why, self.at = why, at
+
+
+NO_KEY = Unfit("no_key", "it has no key", f"Let its producer send one, or {_APART}")
+NO_TIME = Unfit(
+    "no_time", "its time is beyond the year 9999", f"Let its producer send milliseconds since 1970, or {_APART}"
+)
+TRUNCATE = Unfit(
+    "truncate",
+    "the table was truncated, which a topic's table does not follow in this version",
+    "Let Debezium leave such messages out (`skipped.operations: t`, its default), and move past this one with"
+    f" `flowctl state set … --position`, or {_APART}",
+)
+NOT_JSON = Unfit("not_json", "not one JSON object", f"Read all as `format: {{type: text}}`, or {_APART}")
+NO_SCHEMA_ID = Unfit(
+    "no_schema_id",
+    "it does not begin with the id of a schema",
+    f"Read messages that were written without the registry with `schema_file`, or {_APART}",
+)
+
+
+def unavailable(column: str) -> Unfit:
+    return Unfit(
+        "unavailable",
+        f"Debezium does not tell the value of {column}, which PostgreSQL stores apart and the update left as it was",
+        f"ALTER the source's table with REPLICA IDENTITY FULL, and move past this message, or {_APART}",
+    )
+
+
+def unknown_schema(id: int) -> Unfit:
+    return Unfit(
+        "unknown_schema",
+        f"the registry has no schema {id}",
+        f"Check `registry.url` against its producer's, or {_APART}",
+    )
+
+
+def other_schema(id: int, name: str, expected: str) -> Unfit:
+    which = f"schema {id} is" if id else "it is"
+    return Unfit(
+        "other_schema",
+        f"{which} of {name}, not of {expected}",
+        f"Set `format.subject` or `format.message`, or {_APART}",
+    )
+
+
+def corrupt(id: int) -> Unfit:
+    which = f"schema {id}" if id else "the schema"
+    return Unfit("corrupt", f"its bytes are not a value of {which}", f"Check what writes to the topic, or {_APART}")
+
+
+def not_utf8(column: Column) -> Unfit:
+    way = "Read the messages as bytes with `format: {type: raw}`"
+    if column.name == "_key":
+        way = "Leave it out with `columns: {exclude: [_key]}`, read the messages as bytes"
+    return Unfit("not_utf8", f"the {column.name.removeprefix('_')} is not UTF-8", f"{way}, or {_APART}")
+
+
+def not_change(envelope: str) -> Unfit:
+    name = NAMES[envelope]
+    return Unfit(
+        "not_change", f"no change of a row as {name} writes it", f"Check what writes to the topic, or {_APART}"
+    )
+
+
+def wrong_type(column: Column, where: str = "schema") -> Unfit:
+    way = f"Declare another type in `format: {{{where}: {{{column.name}: string}}}}`, leave the field out"
+    return Unfit("wrong_type", f"{column.name} is not exactly {types.short(column.type)}", f"{way}, or {_APART}")

