@@ -115,6 +115,12 @@ def create_topic(address: str, name: str, partitions: int = 1) -> None:
     _admin(address, "create_topics", [NewTopic(name, partitions, 1)])
 
 
+def topics(address: str) -> set[str]:
+    from confluent_kafka.admin import AdminClient
+
+    return {*AdminClient({"bootstrap.servers": address}).list_topics(timeout=10).topics}
+
+
 def delete_topic(address: str, name: str) -> None:
     _admin(address, "delete_topics", [name])
 

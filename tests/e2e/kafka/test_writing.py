@@ -16,6 +16,7 @@ import pytest
 from flowctl.crashpoints import POINTS, TOPIC_POINTS, Point, TopicPoint
 from tests.e2e.flows import Flow, sqlite_rows, sqlite_script, wait_until_stopped
 from tests.e2e.kafka.test_topics import kill_at_random
+from tests.e2e.streams.test_follow import followed, wait_for
 from tests.services import kafka
 
 Source = Literal["table", "topic"]
@@ -245,3 +246,22 @@ def test_commits_hidden_by_another_flows_transaction(tmp_path: Path) -> None:
         out, err = stopped.communicate(timeout=120)
         assert stopped.returncode == 0, out + err
         must_be_appended(tables[0], "one")
+
+
+def test_a_topic_is_followed_into_another(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    flow, out = Flow(tmp_path), f"{topic}-out"
+    orders = Orders(tmp_path, kafka_broker, "topic", topic)
+    write_flow(flow, orders, out, "append")
+    flow.write(flow.spec.read_text().replace("mode: append", "mode: append, every: 1s"))
+    orders.add(100)
+
+    def sent() -> int:
+        """A row without a name is a tombstone, which has no number."""
+        return len(kafka.received(kafka_broker, out))
+
+    with followed(flow):
+        wait_for(lambda: out in kafka.topics(kafka_broker) and sent() == 100)
+        for count in (120, 140):
+            orders.add(20)
+            wait_for(lambda count=count: sent() == count)  # type: ignore[misc]
+    must_be_appended(orders, out)
