@@ -161,6 +161,7 @@ def test_a_committed_replay_that_is_adopted_is_not_read_again(flow: Flow, kafka_
     assert listed(flow) == 0
 
 
+@pytest.mark.full
 def test_what_a_full_refresh_reads_again_is_no_letter_any_more(flow: Flow, kafka_broker: str, topic: str) -> None:
     """Otherwise a replay would double what the refresh has read from the topic."""
     target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
@@ -203,6 +204,7 @@ def listed(flow: Flow) -> int:
     return int(table["letters"])
 
 
+@pytest.mark.full
 def test_too_many_letters_stop_the_table(flow: Flow, kafka_broker: str, topic: str) -> None:
     target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target, options="dead_letters: {max_fraction: 5%}")

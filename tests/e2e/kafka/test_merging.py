@@ -109,6 +109,7 @@ def test_a_killed_merge_ends_at_the_last_message_of_each_key(
     assert flow.actions() == {"customers": "none"}
 
 
+@pytest.mark.full
 def test_tombstones_delete_softly_and_a_rewind_ends_where_it_was(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
     customers = Customers(kafka_broker, topic, "keys")

@@ -216,6 +216,7 @@ def test_a_dry_run_counts_messages(tmp_path: Path, kafka_broker: str, topic: str
     assert (step["effects"]["inserted"], step["effects"]["deleted"]) == (len(keys) - gone, gone)
 
 
+@pytest.mark.full
 @pytest.mark.server
 def test_commits_hidden_by_another_flows_transaction(tmp_path: Path) -> None:
     """Another flow is stopped right before its commit. What the others have committed meanwhile is known, and what they

@@ -99,6 +99,7 @@ tables:
     assert f"bus:{topic} and other:{topic} are the same table" in flow.apply(expect=6).words
 
 
+@pytest.mark.full
 def test_a_topic_deleted_and_created_again_is_another_target(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     flow = Flow(tmp_path)
     write_one(flow, kafka_broker, f"{{connection: bus, topic: {topic}, create: {{}}}}")
@@ -138,6 +139,7 @@ def test_a_topic_created_again_while_it_is_written(tmp_path: Path, kafka_broker:
     assert kafka.received(kafka_broker, topic) == []
 
 
+@pytest.mark.full
 @pytest.mark.server
 def test_lost_commits_stop_the_table(tmp_path: Path) -> None:
     flow = Flow(tmp_path)
@@ -167,6 +169,7 @@ def test_lost_commits_stop_the_table(tmp_path: Path) -> None:
         assert numbers(address, "out") == [1, 2, 3]
 
 
+@pytest.mark.full
 def test_a_first_commit_that_is_given_up(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     """Its number becomes a void, and the topic counts as not written."""
     flow = Flow(tmp_path)
@@ -182,6 +185,7 @@ def test_a_first_commit_that_is_given_up(tmp_path: Path, kafka_broker: str, topi
     ]
 
 
+@pytest.mark.full
 @pytest.mark.server
 def test_brokers_that_keep_no_transaction_open_for_long(tmp_path: Path) -> None:
     flow = Flow(tmp_path)
@@ -209,6 +213,7 @@ def test_a_message_that_is_too_large(tmp_path: Path, kafka_broker: str, topic: s
     assert numbers(kafka_broker, topic) == [1, 2, 3]
 
 
+@pytest.mark.full
 def test_a_stale_writer_sends_nothing(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     """It is stopped in its transaction, loses its lease, and wakes up after another has committed its rows."""
     flow = Flow(tmp_path, {"FLOWCTL_LEASE_SECONDS": "3"})
@@ -228,6 +233,7 @@ def test_a_stale_writer_sends_nothing(tmp_path: Path, kafka_broker: str, topic: 
         must_be_appended(orders, f"{topic}-out")
 
 
+@pytest.mark.full
 @pytest.mark.server
 @pytest.mark.parametrize("point", ["in_transaction", pytest.param("in_commit", marks=pytest.mark.full)])
 def test_a_broker_restarts_in_the_middle_of_a_transaction(point: str, tmp_path: Path) -> None:
@@ -250,6 +256,7 @@ def test_a_broker_restarts_in_the_middle_of_a_transaction(point: str, tmp_path: 
             assert flow.actions() == {"orders": "none"}
 
 
+@pytest.mark.full
 @pytest.mark.server
 def test_what_the_user_may_do(tmp_path: Path) -> None:
     """Each refusal names what to allow; once all of it is allowed, the rows are sent."""
