@@ -9,6 +9,7 @@ from bench.cases import (
     postgres_to_delta,
     postgres_to_postgres,
     streams,
+    to_topics,
     topics,
     wide,
 )
@@ -28,6 +29,7 @@ CASES: tuple[Case, ...] = (
     streams.MIXED,
     topics.JSON,
     topics.AVRO,
+    to_topics.CASE,
     many_tables.NOTHING_TO_DO,
     many_tables.SMALL_TABLES,
     many_tables.VALIDATE,

@@ -6,7 +6,7 @@ import io
 import json
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.services import kafka, schemas
 
 Row = tuple[int, int, str, Decimal]
 _TOPIC, _PARTITIONS = "clicks", 2
-_TYPES = {"id": "BIGINT", "user_id": "BIGINT", "url": "VARCHAR", "price": "DECIMAL(12,2)"}
+TYPES = {"id": "BIGINT", "user_id": "BIGINT", "url": "VARCHAR", "price": "DECIMAL(12,2)"}
 _DECLARED = {"id": "bigint", "user_id": "bigint", "url": "string", "price": "decimal(12,2)"}
 _DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}
 _KINDS = {"id": "long", "user_id": "long", "url": "string", "price": _DECIMAL}
@@ -29,26 +29,32 @@ _POISON = 1000
 
 def _prepare(world: World, said: str, encode: Callable[[Row], bytes]) -> Prepared:
     """The rows that are right are in a Parquet file, too."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     count = world.count(2_000_000)
     kafka.create_topic(world.kafka, _TOPIC, _PARTITIONS)
-    rows, chance = list(_rows(count)), random.Random(1)
+    rows, chance = list(rows_of(count)), random.Random(1)
     with kafka.producer(world.kafka) as made:
         for row in rows:
             _produce(made, encode(row), row[0] % _PARTITIONS)
             if chance.randrange(_POISON) == 0:
                 _produce(made, b"poison", row[0] % _PARTITIONS)
+    file = in_parquet(world, rows)
+    facts = f"{count:,} messages of {said}, 4 fields, in {_PARTITIONS} partitions; 1 in {_POISON:,} is poison"
+    return Prepared(count, facts, (parquet(file),), "price", TYPES)
+
+
+def in_parquet(world: World, rows: Sequence[Row]) -> Path:
+    """A file with all of ``rows``."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     file = world.folder / "rows.parquet"
     kinds = (pa.int64(), pa.int64(), pa.string(), pa.decimal128(12, 2))
     columns = [pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
-    pq.write_table(pa.table(columns, names=[*_TYPES]), file)
-    facts = f"{count:,} messages of {said}, 4 fields, in {_PARTITIONS} partitions; 1 in {_POISON:,} is poison"
-    return Prepared(count, facts, (parquet(file),), "price", _TYPES)
+    pq.write_table(pa.table(columns, names=[*TYPES]), file)
+    return file
 
 
-def _rows(count: int) -> Iterator[Row]:
+def rows_of(count: int) -> Iterator[Row]:
     chance = random.Random(2)
     for id in range(count):
         url = f"https://shop.example/p/{chance.randrange(10_000):06}"
@@ -71,7 +77,7 @@ def _prepare_avro(world: World) -> Prepared:
 
     def encoded(row: Row) -> bytes:
         made = io.BytesIO()
-        schemaless_writer(made, schema, dict(zip(_TYPES, row, strict=True)))
+        schemaless_writer(made, schema, dict(zip(TYPES, row, strict=True)))
         return header + made.getvalue()
 
     return _prepare(world, "Avro of 45 bytes", encoded)
@@ -136,7 +142,7 @@ def _task(setting: Setting) -> Mapping[str, Any]:
         "partitions": _PARTITIONS,
         "name": _TOPIC,
         "batch": 20_000,
-        "columns": {name: kinds.get(kind, decimal) for name, kind in _TYPES.items()},
+        "columns": {name: kinds.get(kind, decimal) for name, kind in TYPES.items()},
     }
 
 

@@ -87,6 +87,14 @@ def _value(options: dict[str, Any]) -> str:
     return f"from_json(CAST(value AS string), '{options['schema']}') AS v"
 
 
+def to_topic(spark: SparkSession, options: dict[str, Any]) -> None:
+    rows = spark.read.parquet(options["path"])
+    key = f"to_json(struct({options['key']})) AS key"
+    messages = rows.selectExpr(key, "to_json(struct(*)) AS value")
+    writer = messages.write.format("kafka").option("kafka.bootstrap.servers", options["brokers"])
+    writer.option("kafka.compression.type", "lz4").option("topic", options["topic"]).save()
+
+
 def deletes(spark: SparkSession, options: dict[str, Any]) -> None:
     """Reads all keys and deletes the rows whose key is missing."""
     keys = _jdbc(spark, options, f"(SELECT {options['key']} FROM {options['table']}) AS keys")
@@ -111,7 +119,7 @@ def _place(options: dict[str, Any]) -> str:
 
 
 def main(task: str, options: str, class_path: str) -> None:
-    tasks = {each.__name__: each for each in (bulk, csv, parquet, create, merge, scd2, topic, deletes)}
+    tasks = {each.__name__: each for each in (bulk, csv, parquet, create, merge, scd2, topic, to_topic, deletes)}
     spark = (
         SparkSession.builder.master("local[*]")
         .config("spark.driver.memory", "4g")

@@ -223,7 +223,7 @@ class KafkaTarget(Target):
         by_name = {column.name: column for column in job.columns}
         written, topic = [column for column in job.columns if column.name in names], job.layout.topic
         key = [by_name[name] for name in (job.key if job.mode == "merge" else topic.key) if written]
-        form = Form(written, key, [by_name[name] for name in topic.headers if written])
+        form = Form(written, key, [by_name[name] for name in topic.headers if name in names])
         if topic.format == "json" or not written:
             return form
         name = _name(job.object)

@@ -292,3 +292,22 @@ def test_what_the_user_may_do(tmp_path: Path) -> None:
         assert numbers(address, "out") == [1]
         assert "1 committed" in after("TOPIC", COMMITS, "READ")
         assert numbers(address, "out") == [1, 2]
+
+
+def test_columns_come_and_go(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    """A column that is gone is a header no more, either."""
+    flow = Flow(tmp_path)
+    kafka.create_topic(kafka_broker, topic)
+    write_one(flow, kafka_broker, f"{{connection: bus, topic: {topic}, headers: [name]}}")
+    flow.write(flow.spec.read_text().replace("mode: append", "mode: merge, key: [n]"))
+    add(flow, (1, "a"))
+    flow.apply()
+    sqlite_script(tmp_path / "shop.db", "ALTER TABLE orders ADD city text; INSERT INTO orders VALUES (2, 'b', 'Gouda')")
+    assert "+ city string; on_schema_change.new_column: add" in flow.run("plan", "flow.yaml", expect=0).words
+    flow.apply()
+    sqlite_script(tmp_path / "shop.db", "ALTER TABLE orders DROP name; INSERT INTO orders VALUES (3, 'Delft')")
+    flow.apply()
+    found = kafka.received(kafka_broker, topic)
+    assert json.loads(found[0].value or b"") == {"n": 1, "name": "a"}
+    assert json.loads(found[-1].value or b"") == {"n": 3, "city": "Delft"}
+    assert (found[0].headers, found[-1].headers) == ([("name", b"a")], ())
