@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ class ProtobufSchema:
     ) -> None:
         from google.protobuf.message_factory import GetMessageClass
 
-        self._file = _compiled(text, references or {})
+        self._file = _compiled(text, tuple((references or {}).items()))
         self._id = id
         found = _message(self._file, message)
         self.name = str(found.full_name)
@@ -94,13 +95,14 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("the number has no end")
 
 
-def _compiled(text: str, references: Mapping[str, str]) -> FileDescriptor:
-    """By the compiler itself, apart: it writes its errors to its own standard error."""
+@lru_cache(maxsize=100)
+def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor:
+    """By the compiler itself, apart: it writes its errors to its own standard error, and takes a third of a second."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
 
     with tempfile.TemporaryDirectory(prefix="flowctl-proto-") as folder:
-        for name, content in {**references, _FILE: text}.items():
+        for name, content in (*references, (_FILE, text)):
             file = Path(folder, name)
             if not file.resolve().is_relative_to(Path(folder).resolve()):
                 raise TableError(f"the schema refers to {name}, which is no name of a file", hint="Register it again")
