@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -96,6 +97,17 @@ def wait_until_stopped(process: subprocess.Popen[str]) -> None:
             return
         time.sleep(0.05)
     raise AssertionError(process.communicate())
+
+
+def end_of_stopped(process: subprocess.Popen[str], seconds: float = 120.0) -> tuple[str, str]:
+    """Continues a process that SIGSTOP has stopped, and says what it wrote once it has ended. A retry reaches the step
+    at which it stops once more."""
+    until = time.monotonic() + seconds
+    while process.poll() is None:
+        assert time.monotonic() < until, "it did not end in time"
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.2)
+    return process.communicate()
 
 
 def sqlite_rows(path: Path, query: str) -> list[Row]:

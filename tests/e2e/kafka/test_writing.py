@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from flowctl.crashpoints import POINTS, TOPIC_POINTS, Point, TopicPoint
-from tests.e2e.flows import Flow, sqlite_rows, sqlite_script, wait_until_stopped
+from tests.e2e.flows import Flow, end_of_stopped, sqlite_rows, sqlite_script, wait_until_stopped
 from tests.e2e.kafka.test_topics import kill_at_random
 from tests.e2e.streams.test_follow import followed, wait_for
 from tests.services import kafka
@@ -243,8 +241,7 @@ def test_commits_hidden_by_another_flows_transaction(tmp_path: Path) -> None:
             tables[1].add(20)
             two.apply()
             must_be_appended(tables[1], "two")
-        os.kill(stopped.pid, signal.SIGCONT)
-        out, err = stopped.communicate(timeout=120)
+        out, err = end_of_stopped(stopped)
         assert stopped.returncode == 0, out + err
         must_be_appended(tables[0], "one")
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.flows import Flow, sqlite_script, wait_until_stopped
+from tests.e2e.flows import Flow, end_of_stopped, sqlite_script, wait_until_stopped
 from tests.e2e.kafka.test_writing import Orders, must_be_appended, write_flow
 from tests.services import kafka, kafka_security
 from tests.services.processes import HOST
@@ -133,8 +131,7 @@ def test_a_topic_created_again_while_it_is_written(tmp_path: Path, kafka_broker:
     wait_until_stopped(process)
     kafka.delete_topic(kafka_broker, topic)
     kafka.create_topic(kafka_broker, topic)
-    os.kill(process.pid, signal.SIGCONT)
-    out, err = process.communicate(timeout=120)
+    out, err = end_of_stopped(process)
     assert process.returncode == 1, out + err  # the state's target is another one now
     assert kafka.received(kafka_broker, topic) == []
 
@@ -227,8 +224,7 @@ def test_a_stale_writer_sends_nothing(tmp_path: Path, kafka_broker: str, topic: 
         must_be_appended(orders, f"{topic}-out")
         orders.add(5)
         flow.apply()
-        os.kill(process.pid, signal.SIGCONT)
-        out, err = process.communicate(timeout=120)
+        out, err = end_of_stopped(process)
         assert process.returncode == 1, out + err
         must_be_appended(orders, f"{topic}-out")
 
@@ -249,8 +245,7 @@ def test_a_broker_restarts_in_the_middle_of_a_transaction(point: str, tmp_path: 
             process = flow.start("apply", "flow.yaml", env=stopped)
             wait_until_stopped(process)
         with made.started():
-            os.kill(process.pid, signal.SIGCONT)
-            out, err = process.communicate(timeout=300)
+            out, err = end_of_stopped(process)
             assert process.returncode == 0, out + err
             must_be_appended(orders, "out")
             assert flow.actions() == {"orders": "none"}
