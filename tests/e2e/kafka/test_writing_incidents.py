@@ -132,7 +132,7 @@ def test_a_topic_created_again_while_it_is_written(tmp_path: Path, kafka_broker:
     kafka.delete_topic(kafka_broker, topic)
     kafka.create_topic(kafka_broker, topic)
     out, err = end_of_stopped(process)
-    assert process.returncode == 1, out + err  # the state's target is another one now
+    assert process.returncode in (1, 4), out + err  # another topic, or none: brokers hear of it a moment later
     assert kafka.received(kafka_broker, topic) == []
 
 
