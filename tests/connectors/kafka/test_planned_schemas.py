@@ -112,9 +112,11 @@ def test_what_the_registry_does_not_have(sent: Topic, format: dict[str, Any], sa
     assert said in refused.value.sentences
 
 
-PROTO = (
-    'syntax = "proto3"; package shop; message Refund { int64 id = 1; } message Order { int64 id = 1; string name = 2; }'
-)
+PROTO = """syntax = "proto3";
+package shop;
+message Refund { int64 id = 1; }
+message Order { int64 id = 1; string name = 2; }
+"""
 
 
 def test_one_message_of_several_in_a_schema(sent: Topic) -> None:

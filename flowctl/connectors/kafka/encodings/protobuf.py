@@ -35,9 +35,9 @@ _AS_JSON = "maps and messages of any type are read as JSON"
 
 
 class ProtobufSchema:
-    """The first message of ``text``, or the ``message`` of this name (``or_first``: if there is one). ``references`` are
-    the files that it imports, by their names; others are in ``folder``. ``id``: values begin with the numbers of their
-    message in the file, as a registry's do (0: they do not)."""
+    """The first message of ``text``, or the ``message`` of this name (``or_first``: if there is one). ``references``
+    are the files that it imports, by their names; others are in ``folder``. ``id``: values begin with the numbers of
+    their message in the file, as a registry's do (0: they do not)."""
 
     def __init__(
         self,
@@ -116,15 +116,9 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...], more: str) -> 
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content)
         made = Path(folder, "made")
-        command = [
-            sys.executable,
-            "-m",
-            "grpc_tools.protoc",
-            f"-I{folder}",
-            *([f"-I{more}"] if more else []),
-            f"-I{_own_files()}",
-        ]
-        command += [f"--descriptor_set_out={made}", "--include_imports", _FILE]
+        places = [f"-I{place}" for place in (folder, more, _own_files()) if place]
+        command = [sys.executable, "-m", "grpc_tools.protoc", *places, f"--descriptor_set_out={made}"]
+        command += ["--include_imports", _FILE]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if ".proto:" in line] or done.stderr.splitlines()
