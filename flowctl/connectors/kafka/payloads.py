@@ -17,7 +17,7 @@ from flowctl.connectors.kafka.encodings.protobuf import ProtobufSchema
 from flowctl.connectors.kafka.encodings.schema import Field, WriterSchema
 from flowctl.connectors.kafka.encodings.written import OneWriter, RegisteredWriters, Writers, WrittenDecoder
 from flowctl.connectors.kafka.registry import Registry, Schema
-from flowctl.connectors.kafka.unfit import NAMES
+from flowctl.connectors.kafka.unfit import NAMES, Unreadable, other_schema
 from flowctl.connectors.source import Relation
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -82,7 +82,8 @@ class Payloads:
             return declared, JsonDecoder(where), None
         message = str(options.get("message", ""))
         if "schema_file" in options:
-            reader = _schema(kind, self._text(str(options["schema_file"])), {}, message, role)
+            file = Path(self.base_dir, str(options["schema_file"]))
+            reader = _of_file(kind, file, message, role)
             writers: Writers = OneWriter(reader)
             found = None
         else:
@@ -92,7 +93,9 @@ class Payloads:
 
             def made(id: int) -> WriterSchema | None:
                 one = registry.by_id(id)
-                return None if one is None else _registered(one.kind.lower(), one, "", role)
+                if one is not None and one.kind.lower() != kind:
+                    raise Unreadable(other_schema(id, one.kind.capitalize(), f"{found.kind.capitalize()}"))
+                return None if one is None else _registered(kind, one, message, role, or_first=True)
 
             followed = (lambda schema: {}) if declared else (lambda schema: _row(schema, envelope))
             writers = RegisteredWriters(registry, made, subject, found.version, reader, followed)
@@ -137,28 +140,27 @@ class Payloads:
             )
         return found
 
-    def _text(self, file: str) -> str:
-        path = Path(self.base_dir, file)
-        try:
-            return path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise TableError(
-                f"schema_file {path} cannot be read: {error}", hint="Correct `format.schema_file`"
-            ) from error
+
+def _of_file(kind: str, file: Path, message: str, role: Role) -> WriterSchema:
+    """What a file of Protobuf imports is looked for beside it."""
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        what = f"schema_file {file} cannot be read: {error}"
+        raise TableError(what, hint="Correct `format.schema_file`") from error
+    if kind == "avro":
+        return AvroSchema(text, value=role)
+    return ProtobufSchema(text, message=message, folder=str(file.parent.absolute()))
 
 
-def _registered(kind: str, found: Schema, message: str, role: Role) -> WriterSchema:
-    return _schema(kind, found.text, found.references, message, role, found.id)
-
-
-def _schema(kind: str, text: str, references: Mapping[str, str], message: str, role: Role, id: int = 0) -> WriterSchema:
+def _registered(kind: str, found: Schema, message: str, role: Role, *, or_first: bool = False) -> WriterSchema:
     match kind:
         case "avro":
-            return AvroSchema(text, references, value=role)
+            return AvroSchema(found.text, found.references, value=role)
         case "protobuf":
-            return ProtobufSchema(text, references, message, id=id)
+            return ProtobufSchema(found.text, found.references, message, id=found.id, or_first=or_first)
         case _:
-            return JsonSchema(text)
+            return JsonSchema(found.text)
 
 
 def _row(schema: WriterSchema, envelope: str) -> Mapping[str, Field]:

@@ -110,3 +110,30 @@ def test_what_the_registry_does_not_have(sent: Topic, format: dict[str, Any], sa
     with pytest.raises(TableError) as refused:
         sent.planned(**format)
     assert said in refused.value.sentences
+
+
+PROTO = """syntax = "proto3";
+package shop;
+message Refund { int64 id = 1; }
+message Order { int64 id = 1; string name = 2; }
+"""
+
+
+def test_one_message_of_several_in_a_schema(sent: Topic) -> None:
+    """The indexes before a value tell which it is; the others are of something else."""
+    id = schemas.register(sent.url, f"{sent.name}-value", PROTO, "PROTOBUF")
+    order = b"\x02\x02" + b"\x08\x01\x12\x01x"
+    kafka.send(sent.address, sent.name, [schemas.framed(id, order)])
+    wanted = {"type": "protobuf", "message": "shop.Order"}
+    assert sent.read(sent.planned(**wanted), **wanted) == [{"id": 1, "name": "x"}]
+    kafka.send(sent.address, sent.name, [schemas.framed(id, b"\x00\x08\x02")])
+    with pytest.raises(TableError, match=rf"schema {id} is of shop\.Refund, not of shop\.Order"):
+        sent.read(sent.planned(**wanted), **wanted)
+
+
+def test_a_schema_of_another_kind_in_the_same_topic(sent: Topic) -> None:
+    sent.send(WIDE, {"id": 1, "name": "x"})
+    other = schemas.register(sent.url, f"{sent.name}-other", PROTO, "PROTOBUF")
+    kafka.send(sent.address, sent.name, [schemas.framed(other, b"\x00\x08\x02")])
+    with pytest.raises(TableError, match=f"schema {other} is of Protobuf, not of Avro"):
+        sent.read(sent.planned())

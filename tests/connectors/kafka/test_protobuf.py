@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -171,6 +172,17 @@ def test_a_message_of_a_name_and_files_that_are_imported() -> None:
     line = 'syntax = "proto3"; package common; message Line { string sku = 1; }'
     found = ProtobufSchema(text, {"common/line.proto": line})
     assert str(found.fields["line"].type) == "struct<sku: string>"
+
+
+def test_a_file_imports_what_is_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "line.proto").write_text('syntax = "proto3"; message Line { string sku = 1; }')
+    text = 'syntax = "proto3"; import "line.proto"; message Order { Line line = 1; }'
+    assert str(ProtobufSchema(text, folder=str(tmp_path)).fields["line"].type) == "struct<sku: string>"
+
+
+def test_another_version_may_lack_the_message() -> None:
+    assert ProtobufSchema(TEXT, message="shop.Refund", or_first=True).name == "shop.Refund"
+    assert ProtobufSchema(TEXT, message="shop.Gone", or_first=True).name == "shop.Order"
 
 
 @pytest.mark.parametrize(

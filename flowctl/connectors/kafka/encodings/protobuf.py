@@ -35,18 +35,25 @@ _AS_JSON = "maps and messages of any type are read as JSON"
 
 
 class ProtobufSchema:
-    """The first message of ``text``, or the ``message`` of this name. ``references`` are the files that it imports, by
-    their names. ``id``: values begin with the numbers of their message in the file, as a registry's do (0: they do
-    not)."""
+    """The first message of ``text``, or the ``message`` of this name (``or_first``: if there is one). ``references``
+    are the files that it imports, by their names; others are in ``folder``. ``id``: values begin with the numbers of
+    their message in the file, as a registry's do (0: they do not)."""
 
     def __init__(
-        self, text: str, references: Mapping[str, str] | None = None, message: str = "", *, id: int = 0
+        self,
+        text: str,
+        references: Mapping[str, str] | None = None,
+        message: str = "",
+        *,
+        id: int = 0,
+        folder: str = "",
+        or_first: bool = False,
     ) -> None:
         from google.protobuf.message_factory import GetMessageClass
 
-        self._file = _compiled(text, tuple((references or {}).items()))
+        self._file = _compiled(text, tuple((references or {}).items()), folder)
         self._id = id
-        found = _message(self._file, message)
+        found = _message(self._file, message, or_first=or_first)
         self.name = str(found.full_name)
         self._class = GetMessageClass(found)
         self.fields, self._gets = _fields_of(found, ())
@@ -96,7 +103,7 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=100)
-def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor:
+def _compiled(text: str, references: tuple[tuple[str, str], ...], more: str) -> FileDescriptor:
     """By the compiler itself, apart: it writes its errors to its own standard error, and takes a third of a second."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
@@ -109,8 +116,9 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescrip
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content)
         made = Path(folder, "made")
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{_own_files()}"]
-        command += [f"--descriptor_set_out={made}", "--include_imports", _FILE]
+        places = [f"-I{place}" for place in (folder, more, _own_files()) if place]
+        command = [sys.executable, "-m", "grpc_tools.protoc", *places, f"--descriptor_set_out={made}"]
+        command += ["--include_imports", _FILE]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if ".proto:" in line] or done.stderr.splitlines()
@@ -130,7 +138,7 @@ def _own_files() -> Path:
     return Path(str(grpc_tools.__file__)).parent / "_proto"
 
 
-def _message(file: FileDescriptor, name: str) -> Descriptor:
+def _message(file: FileDescriptor, name: str, *, or_first: bool) -> Descriptor:
     listed = list(_messages(file.message_types_by_name.values()))
     if not listed:
         raise TableError("the schema has no message", hint="Add one, or use another schema")
@@ -139,6 +147,8 @@ def _message(file: FileDescriptor, name: str) -> Descriptor:
     for one in listed:
         if name in (one.full_name, one.name):
             return one
+    if or_first:
+        return listed[0]
     names = ", ".join(one.full_name for one in listed)
     raise TableError(f"the schema has no message {name}", hint=f"Set `format.message` to one of {names}")
 
