@@ -11,11 +11,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from flowctl.connectors.kafka import CAPABILITIES
 from flowctl.connectors.kafka.client import Cluster
 from flowctl.connectors.kafka.security import security_settings
+from flowctl.connectors.kafka.source import KafkaSource
+from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.errors import FlowctlError, TableError, TransientError
+from flowctl.model.table_info import ObjectName
+from tests.connectors.sinks import Rows
 from tests.e2e.flows import Flow
-from tests.services import kafka
+from tests.services import kafka, kafka_security
 from tests.services.kafka_security import KEY_PASSWORD, PASSWORD, USER, make_secured, token_server
 from tests.services.processes import HOST, free_port
 
@@ -243,3 +248,24 @@ def test_a_region_that_nobody_knows() -> None:
     with pytest.raises(FlowctlError) as refused:
         security_settings({"brokers": "b:1", "sasl": {"mechanism": "AWS_MSK_IAM"}}, ".")
     assert refused.value.hint == "Set sasl.region"
+
+
+def test_reading_takes_no_right_to_a_consumer_group() -> None:
+    """Kafka's client looks for the coordinator of a group even where none is used."""
+    secured = kafka_security.restricted()
+    with kafka.broker(secured) as made, made.started() as address:
+        kafka.create_topic(address, "clicks")
+        kafka.send(address, "clicks", [b"1", b"2"])
+        own = {"mechanism": "PLAIN", "username": kafka_security.USER, "password": kafka_security.PASSWORD}
+        options = {"brokers": f"{HOST}:{secured.ports['OPEN']}", "sasl": own}
+        source = KafkaSource(Cluster(options["brokers"], security_settings(options, ".")), CAPABILITIES)
+        wanted = Relation(ObjectName(("clicks",)))
+        with pytest.raises(TableError, match="uthoriz"):
+            source.describe([wanted])
+        kafka.allow(address, kafka_security.USER, "TOPIC", "clicks", "DESCRIBE", "READ")
+        info = source.describe([wanted])[wanted]
+        assert info is not None
+        rows = Rows()
+        with source.capture(wanted, info) as capture:
+            capture.read(ReadRequest(info.columns), rows)
+        assert [row["value"] for row in rows.rows()] == [b"1", b"2"]
