@@ -95,6 +95,7 @@ class FrameTarget:
     """Only what staging asks of a target."""
 
     rows: DataFrame
+    is_log: bool = False
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         return self.rows.select(*[column.name for column in columns])
