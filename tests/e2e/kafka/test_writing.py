@@ -246,6 +246,7 @@ def test_commits_hidden_by_another_flows_transaction(tmp_path: Path) -> None:
         must_be_appended(tables[0], "one")
 
 
+@pytest.mark.full
 def test_a_topic_is_followed_into_another(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     flow, out = Flow(tmp_path), f"{topic}-out"
     orders = Orders(tmp_path, kafka_broker, "topic", topic)

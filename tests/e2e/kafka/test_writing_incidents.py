@@ -60,6 +60,7 @@ def test_a_missing_topic_is_created_only_when_asked_for(tmp_path: Path, kafka_br
     assert (found.key, found.value, found.headers) == (b'{"name":"a"}', b'{"n":1,"name":"a"}', [("n", b"1")])
 
 
+@pytest.mark.full
 def test_a_topic_that_exists_and_that_others_write(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     flow = Flow(tmp_path)
     kafka.create_topic(kafka_broker, topic)
@@ -118,6 +119,7 @@ def test_a_topic_deleted_and_created_again_is_another_target(tmp_path: Path, kaf
     assert numbers(kafka_broker, topic) == [1, 2, 3]
 
 
+@pytest.mark.full
 def test_a_topic_created_again_while_it_is_written(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     flow = Flow(tmp_path)
     kafka.create_topic(kafka_broker, topic)
@@ -289,6 +291,7 @@ def test_what_the_user_may_do(tmp_path: Path) -> None:
         assert numbers(address, "out") == [1, 2]
 
 
+@pytest.mark.full
 def test_columns_come_and_go(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     """A column that is gone is a header no more, either."""
     flow = Flow(tmp_path)
