@@ -63,16 +63,7 @@ class Ticks:
         url = b"https://shop.example/p/%06d" % (id % 10_000)
         if self.kind == "json":
             return b'{"id": %d, "user": %d, "url": "%b"}' % (id, id % 997, url)
-        return self.header + _varint(id) + _varint(id % 997) + _varint(len(url)) + url
-
-
-def _varint(number: int) -> bytes:
-    left, made = number << 1, bytearray()
-    while left > 0x7F:
-        made.append(left & 0x7F | 0x80)
-        left >>= 7
-    made.append(left)
-    return bytes(made)
+        return self.header + schemas.avro_long(id) + schemas.avro_long(id % 997) + schemas.avro_long(len(url)) + url
 
 
 def measure(kind: Kind, target: str, every: str, rate: int, seconds: float, burst: int) -> Run:

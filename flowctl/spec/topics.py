@@ -10,8 +10,8 @@ from flowctl.spec.findings import Findings
 from flowctl.spec.node import Node
 from flowctl.spec.spec import TableSpec, TopicSource
 
-#: Types of messages that have fields.
-_WITH_FIELDS = ("json", "avro", "protobuf")
+#: The types of `format` whose messages have fields.
+WITH_FIELDS = ("json", "avro", "protobuf")
 _ADD_REGISTRY = "Add `registry: {url: …}` to the connection"
 _OF_SCHEMAS = ("registry", "subject", "schema_file", "message")
 
@@ -21,7 +21,7 @@ def check_topic(table: Node, findings: Findings) -> None:
     name = kind.text if kind else "raw"
     if format is not None:
         _check_encoding(format, kind or format, name, findings)
-    if key is not None and name in _WITH_FIELDS:
+    if key is not None and name in WITH_FIELDS:
         own = key.entries.get("type")
         _check_encoding(key, own or key, own.text if own else name, findings)
     _check_rows(table, name, findings)
@@ -66,7 +66,7 @@ def _needs_registry(kind: str, options: Mapping[str, Any]) -> bool:
 def _check_encoding(options: Node, place: Node, kind: str, findings: Findings) -> None:
     """``options`` are those of values or of keys, whose type is ``kind``."""
     given = {name: part for name in ("schema", *_OF_SCHEMAS) if (part := options.entries.get(name))}
-    if kind not in _WITH_FIELDS:
+    if kind not in WITH_FIELDS:
         for part in given.values():
             what = f"messages of type {kind} have no fields"
             findings.error(part.place, what, "Use `type: json`, avro or protobuf", "unusable-key")
@@ -107,7 +107,7 @@ def _check_rows(table: Node, kind: str, findings: Findings) -> None:
     one is deleted by a tombstone, which has nothing but its key."""
     format, mode = table.get("format"), table.entries.get("mode")
     parts = [part for name in ("envelope", "key") if format and (part := format.entries.get(name))]
-    for part in parts if kind not in _WITH_FIELDS else ():
+    for part in parts if kind not in WITH_FIELDS else ():
         what = "`envelope` and `key` are for messages with fields"
         findings.error(part.place, what, "Use `type: json`, avro or protobuf", "unusable-key")
     if len(parts) == 2:
@@ -121,7 +121,7 @@ def _check_rows(table: Node, kind: str, findings: Findings) -> None:
         what = f"`headers` cannot be used with mode {mode.text}: they are of a message, not of the row"
         findings.error(headers.place, what, "Remove it", "unusable-key")
     _check_key(table, findings)
-    if not (parts and kind in _WITH_FIELDS):
+    if not (parts and kind in WITH_FIELDS):
         what = f"mode {mode.text} needs to know which row a message is about, and which was deleted"
         hint = "Use `type: json` with `envelope: debezium` or `maxwell`, or with `key: {schema: {id: bigint}}`"
         findings.error(format.place if format else table.entries["from"].place, what, hint, "missing-key")

@@ -84,6 +84,16 @@ def require_compatibility(url: str, subject: str, level: str) -> None:
     SchemaRegistryClient({"url": url}).set_compatibility(subject, level)
 
 
+def avro_long(number: int) -> bytes:
+    """A number of 0 or more as Avro writes it; much faster than by a library."""
+    left, made = number << 1, bytearray()
+    while left > 0x7F:
+        made.append(left & 0x7F | 0x80)
+        left >>= 7
+    made.append(left)
+    return bytes(made)
+
+
 def framed(id: int, data: bytes) -> bytes:
     """As a serializer of Confluent's writes it."""
     return b"\x00" + id.to_bytes(4, "big") + data

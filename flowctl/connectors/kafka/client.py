@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowctl.connectors.kafka.problems import cause_of, translated
-from flowctl.errors import FlowctlError
+from flowctl.errors import FlowctlError, TransientError
 from flowctl.model.position import OffsetsPosition
 from flowctl.text import counted
 
@@ -169,6 +169,18 @@ class Cluster:
             "fetch.wait.max.ms": 100,
         }
         return Consumer({**self.settings, **own})
+
+    def require_passing(self, error: KafkaError) -> None:
+        """Raises what a consumer has met, unless its client tries again by itself; or unless it looks for a group's
+        coordinator, as no group is used."""
+        from confluent_kafka import KafkaError as Code
+        from confluent_kafka import KafkaException
+
+        if error.code() == Code.GROUP_AUTHORIZATION_FAILED:
+            return
+        found = self.error_of(error)
+        if error.fatal() or not isinstance(found, TransientError):
+            raise found from KafkaException(error)
 
     @contextmanager
     def translated(self) -> Iterator[None]:

@@ -23,11 +23,10 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.suggest import nearest
+from flowctl.spec.topics import WITH_FIELDS
 
 #: Columns that every message has, besides its value.
 METADATA = frozenset({"_key", "_partition", "_offset", "_timestamp", "_headers", "_op"})
-#: The types of `format` whose messages have fields.
-WITH_FIELDS = frozenset({"json", "avro", "protobuf"})
 Role = Literal["value", "key"]
 #: By role, the id and the version of the schema that a table was planned by.
 Pins = Mapping[str, tuple[int, int]]
@@ -94,7 +93,7 @@ class Payloads:
             def made(id: int) -> WriterSchema | None:
                 one = registry.by_id(id)
                 if one is not None and one.kind.lower() != kind:
-                    raise Unreadable(other_schema(id, one.kind.capitalize(), f"{found.kind.capitalize()}"))
+                    raise Unreadable(other_schema(id, one.kind.capitalize(), found.kind.capitalize()))
                 return None if one is None else _registered(kind, one, message, role, or_first=True)
 
             followed = (lambda schema: {}) if declared else (lambda schema: _row(schema, envelope))

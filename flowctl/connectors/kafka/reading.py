@@ -87,10 +87,8 @@ class TopicCapture(Capture):
                     self._require_end(partition, message.offset(), ends.pop(partition, 0))
                 elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                     raise self._expired(partition)
-                elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    continue  # the client looks for the group's coordinator, but no group is used
-                elif error.fatal() or not isinstance(self.cluster.error_of(error), TransientError):
-                    raise self.cluster.error_of(error)  # the client tries again by itself whatever is transient
+                else:
+                    self.cluster.require_passing(error)
             if done := open - set(ends):  # it would fetch what is produced meanwhile
                 consumer.pause([TopicPartition(self.topic.name, partition) for partition in done])
             if ends and time.monotonic() - heard > _SILENT_SECONDS:

@@ -47,13 +47,13 @@ def value(at: int, ids: list[int]) -> bytes:
     if at % 100 == POISON:
         poison = {"no_schema_id": b"plain", "corrupt": header + b"\x80", "unknown_schema": schemas.framed(2**30, b"")}
         return poison[error_of(at)]
-    made = header + _varint(at)
+    made = header + schemas.avro_long(at)
     if version > 1:
         name = f"n{at % 1000}".encode()
-        made += b"\x02" + _varint(len(name)) + name
+        made += b"\x02" + schemas.avro_long(len(name)) + name
     if version > 2:
         price = (at % 30_000).to_bytes(2, "big", signed=True)
-        made += _varint(len(price)) + price
+        made += schemas.avro_long(len(price)) + price
     return made
 
 
@@ -61,15 +61,6 @@ def _busy(seconds: float) -> float:
     """How many of so many seconds were busy."""
     cycles, rest = divmod(seconds, 30)
     return cycles * 10 + min(rest, 10)
-
-
-def _varint(number: int) -> bytes:
-    left, made = number << 1, bytearray()
-    while left > 0x7F:
-        made.append(left & 0x7F | 0x80)
-        left >>= 7
-    made.append(left)
-    return bytes(made)
 
 
 def _register(url: str, topic: str, version: int) -> int:

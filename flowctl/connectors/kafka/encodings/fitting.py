@@ -33,12 +33,9 @@ def array_of(values: Sequence[Any], field: Field) -> pa.Array:
     return made
 
 
-def fitted(
-    values: pa.Array, field: Field, kind: DataType, reader: Mapping[str, Field], defaults: Mapping[str, Field]
-) -> pa.Array:
+def fitted(values: pa.Array, field: Field, kind: DataType, reader: Mapping[str, Field]) -> pa.Array:
     """``values`` of a writer's ``field`` as ``kind``. ``reader`` are the fields of the same record in the schema that a
-    table was planned by; ``defaults`` those that a record's fields have. Raises ``pyarrow.ArrowInvalid`` for a value
-    that is not exactly of it."""
+    table was planned by, with their defaults. Raises ``pyarrow.ArrowInvalid`` for a value that is not exactly of it."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -52,11 +49,11 @@ def fitted(
                 if name in field.fields:
                     part = pc.struct_field(values, [places.index(name)])
                     inner = reader[name].fields if name in reader else {}
-                    parts.append(fitted(part, field.fields[name], of, inner, inner))
+                    parts.append(fitted(part, field.fields[name], of, inner))
                 elif name in places:
                     parts.append(pc.struct_field(values, [places.index(name)]).cast(arrow_type(of)))
                 else:
-                    parts.append(constant(defaults.get(name), of, len(values)))
+                    parts.append(constant(reader.get(name), of, len(values)))
             return pa.StructArray.from_arrays(parts, [name for name, _ in wanted], mask=values.is_null())
         case (one, Decimal(_, scale)) if one in _INTEGERS or isinstance(one, Decimal):
             exact = values.cast(pa.decimal256(76, max(scale, one.scale if isinstance(one, Decimal) else 0)))

@@ -20,8 +20,6 @@ from flowctl.model.table_info import Column
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NONE: Mapping[str, Field] = {}
-
 
 class Writers(Protocol):
     def of(self, value: bytes) -> tuple[int, WriterSchema, bytes]:
@@ -136,8 +134,7 @@ class WrittenDecoder:
         if written is None:
             return constant(reader, column.type, len(rows))
         values = array_of([row[column.name] for row in rows], written)
-        inner = reader.fields if reader else _NONE
-        return fitted(values, written, column.type, inner, inner)
+        return fitted(values, written, column.type, reader.fields if reader else {})
 
 
 def _parsed(id: int, writer: WriterSchema, data: bytes) -> Mapping[str, Any]:

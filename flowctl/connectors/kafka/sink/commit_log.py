@@ -179,7 +179,7 @@ def read(
     cluster: Cluster, topic: str, partition: int, start: int, end: int, isolation: Isolation = "read_committed"
 ) -> Iterator[Message]:
     """What the partition still has from ``start`` to before ``end``."""
-    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+    from confluent_kafka import KafkaError, TopicPartition
 
     if start >= end:
         return
@@ -200,10 +200,8 @@ def read(
                     elif error.code() == KafkaError._PARTITION_EOF:
                         if message.offset() >= end:
                             return
-                    elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                        continue  # the client looks for the group's coordinator, but no group is used
-                    elif not isinstance(cluster.error_of(error), TransientError):
-                        raise KafkaException(error)
+                    else:
+                        cluster.require_passing(error)
                 cluster.require_connection()
                 if time.monotonic() > silent:
                     raise TransientError(
