@@ -15,6 +15,7 @@ import pytest
 from flowctl.connectors.kafka.encodings.protobuf import ProtobufSchema
 from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
 from tests.e2e.kafka.test_dead_letters import letters_of
+from tests.e2e.kafka.test_topics import write_bus
 from tests.e2e.targets import TargetPlace, place
 from tests.services import kafka, schemas
 
@@ -34,18 +35,8 @@ def encoded(schema: str, row: Mapping[str, Any]) -> bytes:
 
 
 def write_flow(flow: Flow, address: str, url: str, target: TargetPlace, table: str) -> None:
-    flow.write(
-        f"""version: 1
-flow: bus
-state: state
-spark: {{url: sail}}
-connections:
-  bus: {{type: kafka, brokers: "{address}", registry: {{url: "{url}"}}}}
-  out: {target.connection}
-tables:
-  orders: {{{table}, to: "out:{target.object}"}}
-"""
-    )
+    written = f'  orders: {{{table}, to: "out:{target.object}"}}'
+    write_bus(flow, address, f"  out: {target.connection}", written, registry=url)
 
 
 @pytest.fixture

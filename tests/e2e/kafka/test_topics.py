@@ -43,20 +43,26 @@ class Clicks:
         assert target.rows(COLUMNS) == sorted(self.sent, key=repr)
 
 
-def write_tables(flow: Flow, address: str, out: str, tables: str) -> None:
-    """``out`` is the target's connection, in YAML."""
+def write_bus(flow: Flow, address: str, connections: str, tables: str, *, registry: str = "") -> None:
+    """A flow with the cluster as `bus`, and further connections and tables as lines of YAML."""
+    more = f', registry: {{url: "{registry}"}}' if registry else ""
     flow.write(
         f"""version: 1
 flow: bus
 state: state
 spark: {{url: sail}}
 connections:
-  bus: {{type: kafka, brokers: "{address}"}}
-  out: {out}
+  bus: {{type: kafka, brokers: "{address}"{more}}}
+{connections}
 tables:
 {tables}
 """
     )
+
+
+def write_tables(flow: Flow, address: str, out: str, tables: str) -> None:
+    """``out`` is the target's connection, in YAML."""
+    write_bus(flow, address, f"  out: {out}", tables)
 
 
 def write_flow(flow: Flow, address: str, topic: str, target: TargetPlace, *, start: str = "earliest") -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from flowctl.crashpoints import POINTS, TOPIC_POINTS, Point, TopicPoint
 from tests.e2e.flows import Flow, end_of_stopped, sqlite_rows, sqlite_script, wait_until_stopped
-from tests.e2e.kafka.test_topics import kill_at_random
+from tests.e2e.kafka.test_topics import kill_at_random, write_bus
 from tests.e2e.streams.test_follow import followed, wait_for
 from tests.services import kafka
 
@@ -77,18 +77,8 @@ def write_flow(flow: Flow, orders: Orders, out: str, mode: str) -> None:
     more = ", deletes: {detect: flag, column: gone, action: hard}" if mode == "merge" and key else ""
     more = "" if orders.source == "topic" else more
     to = f"{{connection: bus, topic: {out}, create: {{partitions: 3}}}}"
-    flow.write(
-        f"""version: 1
-flow: bus
-state: state
-spark: {{url: sail}}
-connections:
-  bus: {{type: kafka, brokers: "{orders.address}"}}
-  db: {{type: sqlite, path: shop.db}}
-tables:
-  orders: {{{orders.yaml}, to: {to}, mode: {mode}{key}{more}}}
-"""
-    )
+    table = f"  orders: {{{orders.yaml}, to: {to}, mode: {mode}{key}{more}}}"
+    write_bus(flow, orders.address, "  db: {type: sqlite, path: shop.db}", table)
 
 
 def must_be_appended(orders: Orders, out: str) -> None:

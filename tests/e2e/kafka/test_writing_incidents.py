@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.flows import Flow, end_of_stopped, sqlite_script, wait_until_stopped
+from tests.e2e.kafka.test_topics import write_bus
 from tests.e2e.kafka.test_writing import Orders, must_be_appended, write_flow
 from tests.services import kafka, kafka_security
 from tests.services.processes import HOST
@@ -18,18 +19,8 @@ COMMITS = "_flowctl_commits"
 
 def write_one(flow: Flow, address: str, to: str, more: str = "") -> None:
     """A table of two columns, appended by its cursor."""
-    flow.write(
-        f"""version: 1
-flow: bus
-state: state
-spark: {{url: sail}}
-connections:
-  bus: {{type: kafka, brokers: "{address}"}}
-  db: {{type: sqlite, path: shop.db}}
-tables:
-  orders: {{from: db:orders, to: {to}, mode: append, cursor: {{column: n}}{more}}}
-"""
-    )
+    table = f"  orders: {{from: db:orders, to: {to}, mode: append, cursor: {{column: n}}{more}}}"
+    write_bus(flow, address, "  db: {type: sqlite, path: shop.db}", table)
     if not (flow.folder / "shop.db").exists():
         sqlite_script(flow.folder / "shop.db", "CREATE TABLE orders (n bigint, name text)")
 
