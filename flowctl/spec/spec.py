@@ -294,6 +294,16 @@ class TableSpec:
         return tuple(dict.fromkeys((*source, self.target.connection)))
 
     @property
+    def has_source_order(self) -> bool:
+        """Whether changes are applied by their order in the source, and older ones ignored."""
+        return self.format.get("source_order") is True
+
+    @property
+    def reads_letters_again(self) -> bool:
+        """Whether its dead letters can be read again: none overwrites what came after it."""
+        return self.dead_letters is not None and (self.mode == "append" or self.has_source_order)
+
+    @property
     def quarantines(self) -> bool:
         """Whether a check rejects single rows."""
         return any(check.on_fail == "quarantine" for check in self.expect)

@@ -35,7 +35,8 @@ def observations(change: Versioning, dialect: Dialect) -> str:
     Rows without new information are left out: rows that equal the last one read for their event time and have the same
     effect, and rows with event time ``now`` that equal the current version or delete a key that does not exist. So a
     batch that is read again adds nothing, and a table that is read in full every day does not grow its sidecar every
-    day.
+    day. Nor are changes recorded that their source has made before one of the key's observations
+    (:attr:`Versioning.order`).
 
     There are no correlated subqueries, here or below: SQLite, and sometimes PostgreSQL, runs them for every row. There
     is no DISTINCT: without statistics, PostgreSQL 15 takes quadratic time for a parallel one, but not for GROUP BY.
@@ -86,9 +87,9 @@ def _read(change: Versioning) -> str:
             ) AS l WHERE l._flowctl_newest < 2
         ), _flowctl_before AS (
             SELECT o.* FROM _flowctl_ranked AS o WHERE o._flowctl_of_event = 1
-        ){alike}, _flowctl_rows AS (
+        ){alike}{_orders(change)}, _flowctl_rows AS (
             SELECT s.*, MAX({event}) OVER (PARTITION BY {listed("s", k)}) AS _flowctl_newest
-            FROM {table(change.batch)} AS s
+            FROM {table(change.batch)} AS s {_not_older(change)}
         ), _flowctl_read AS (
             SELECT {listed("s", change.batch_columns)},
                    CASE WHEN {is_deletion(change)} THEN NULL ELSE {row_hash} END AS _flowctl_hash,
@@ -104,6 +105,24 @@ def _read(change: Versioning) -> str:
             LEFT JOIN _flowctl_before AS p ON {equal("p", "s", k)} AND p.{quoted(EVENT_AT)} = {event}
             {alike_join}
         )"""
+
+
+def _orders(change: Versioning) -> str:
+    """A further CTE with the greatest order of each key's observations, if changes have an order."""
+    if change.order is None:
+        return ""
+    key = listed("", change.key)
+    return f""", _flowctl_orders AS (
+            SELECT {key}, MAX({quoted(change.order.place)}) AS _flowctl_order FROM _flowctl_ranked GROUP BY {key}
+        )"""
+
+
+def _not_older(change: Versioning) -> str:
+    """Joins and restricts the rows ``s`` of the batch to those that are not older than the key's observations."""
+    if change.order is None:
+        return ""
+    return f"""LEFT JOIN _flowctl_orders AS m ON {equal("m", "s", change.key)}
+            WHERE m._flowctl_order IS NULL OR s.{quoted(change.order.name)} >= m._flowctl_order"""
 
 
 def _is_late(change: Versioning) -> str:

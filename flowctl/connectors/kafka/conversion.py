@@ -23,7 +23,7 @@ from flowctl.connectors.kafka.unfit import (
     wrong_type,
 )
 from flowctl.connectors.letters import ERROR_COLUMNS, LETTER_COLUMNS, MESSAGE_COLUMNS, landed
-from flowctl.connectors.source import DELETED_COLUMN
+from flowctl.connectors.source import DELETED_COLUMN, SOURCE_ORDER_COLUMN
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -47,13 +47,15 @@ class Payload:
     """What messages are, beside the message itself. ``declared`` are the columns of values that have fields, or of the
     rows in their ``envelope``; empty for other messages. ``of_key`` are those of keys that have fields. ``values`` and
     ``keys`` decode the two. ``key``: what is read are changes of rows with this key; the names of its columns.
-    ``is_ordered``: the topic has one partition, so all messages are in order."""
+    ``is_ordered``: the topic has one partition, so all messages are in order. ``has_source_order``: each must tell
+    its order in the source, whatever its partition."""
 
     declared: Sequence[Column] = ()
     of_key: Sequence[Column] = ()
     envelope: str = ""
     key: Sequence[str] = ()
     is_ordered: bool = True
+    has_source_order: bool = False
     values: Decoder = field(default_factory=JsonDecoder, compare=False)
     keys: Decoder = field(default_factory=lambda: JsonDecoder("key.schema"), compare=False)
 
@@ -142,6 +144,7 @@ class Conversion:
         if any(known[name].null_count for name in self.payload.key if name in known):
             raise pa.ArrowInvalid("a row has no key")
         known |= {OPERATION: found.operations, DELETED_COLUMN: pc.equal(found.operations, "D")}
+        known |= {SOURCE_ORDER_COLUMN: found.orders} if found.orders is not None else {}
         arrays = []
         for column in self.columns:
             if column.name in known:
@@ -155,9 +158,11 @@ class Conversion:
         """The rows of these messages, with the fields of ``columns``."""
         values = [message.value() for message in messages]
         if self.payload.declared:
-            decode = self.payload.values.decoded
-            found = rows_of(values, columns, decode, self.payload.envelope, self.payload.key)
-            if found.moves and not self.payload.is_ordered:
+            payload = self.payload
+            found = rows_of(
+                values, columns, payload.values.decoded, payload.envelope, payload.key, ordered=payload.has_source_order
+            )
+            if found.moves and not (payload.is_ordered or payload.has_source_order):
                 raise TableError(
                     f"topic {self.topic} has several partitions, and a message changes the key of a row: whether other "
                     "messages about that row come before or after it is not known",
@@ -211,7 +216,9 @@ class Conversion:
         for columns in ([], *([column] for column in self.payload.declared)):
             try:
                 self._found([message], columns)
-            except (pa.ArrowInvalid, Unreadable):
+            except (pa.ArrowInvalid, Unreadable) as error:
+                if isinstance(error, Unreadable) and error.why.error == "no_order":
+                    return error.why
                 if columns:
                     return wrong_type(columns[0])
                 return not_change(self.payload.envelope) if self.payload.envelope else NOT_JSON
