@@ -35,7 +35,7 @@ _ORDER = "_flowctl_order"
 _OWN = "_flowctl_own_"
 _TIE = "_flowctl_tie"
 _RANK = "_flowctl_rank"
-#: The greatest order in the source of a key's rows up to this one.
+#: The greatest order in the source of a key's rows before this one.
 _NEWEST = "_flowctl_newest"
 
 
@@ -152,8 +152,8 @@ def keyed(
 def one_per_key(frame: DataFrame, table: TableSpec) -> DataFrame:
     """The latest row of each key (for scd2: of each key and event time): the one with the highest cursor, or the last
     place in files; ties are broken by the row's hash, so that a rerun gives the same result. If changes have an order
-    in their source, the last one by it, and a history has none that is older than one before it. Quarantined rows are
-    not compared and are all kept."""
+    in their source, the last one by it, and a history has only those that are newer than all before them. Quarantined
+    rows are not compared and are all kept."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -169,13 +169,15 @@ def one_per_key(frame: DataFrame, table: TableSpec) -> DataFrame:
 
 
 def _in_source_order(frame: DataFrame, table: TableSpec, is_rejected: SparkColumn) -> DataFrame:
-    """Without the rows that are older than one of the same key before them."""
+    """Without the rows that are not newer than all of the same key before them: they are sent again."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    before = Window.partitionBy(*[named(name) for name in table.key], is_rejected).orderBy(f.col(_ORDER))
+    window = Window.partitionBy(*[named(name) for name in table.key], is_rejected)
+    before = window.orderBy(f.col(_ORDER), named(SOURCE_ORDER)).rowsBetween(Window.unboundedPreceding, -1)
     newest = f.max(named(SOURCE_ORDER)).over(before)
-    return frame.withColumn(_NEWEST, newest).where(is_rejected | (named(SOURCE_ORDER) >= f.col(_NEWEST))).drop(_NEWEST)
+    is_newer = f.col(_NEWEST).isNull() | (named(SOURCE_ORDER) > f.col(_NEWEST))
+    return frame.withColumn(_NEWEST, newest).where(is_rejected | is_newer).drop(_NEWEST)
 
 
 def without_order(frame: DataFrame) -> DataFrame:

@@ -35,8 +35,7 @@ def observations(change: Versioning, dialect: Dialect) -> str:
     Rows without new information are left out: rows that equal the last one read for their event time and have the same
     effect, and rows with event time ``now`` that equal the current version or delete a key that does not exist. So a
     batch that is read again adds nothing, and a table that is read in full every day does not grow its sidecar every
-    day. Nor are changes recorded that their source has made before one of the key's observations
-    (:attr:`Versioning.order`).
+    day. Nor are changes recorded that are not newer than the key's observations, by :attr:`Versioning.order`.
 
     There are no correlated subqueries, here or below: SQLite, and sometimes PostgreSQL, runs them for every row. There
     is no DISTINCT: without statistics, PostgreSQL 15 takes quadratic time for a parallel one, but not for GROUP BY.
@@ -108,21 +107,28 @@ def _read(change: Versioning) -> str:
 
 
 def _orders(change: Versioning) -> str:
-    """A further CTE with the greatest order of each key's observations, if changes have an order."""
+    """A further CTE with the newest of each key's observations by their order, if changes have one."""
     if change.order is None:
         return ""
-    key = listed("", change.key)
-    return f""", _flowctl_orders AS (
-            SELECT {key}, MAX({quoted(change.order.place)}) AS _flowctl_order FROM _flowctl_ranked GROUP BY {key}
+    key, order = listed("", change.key), quoted(change.order.place)
+    return f""", _flowctl_newest_order AS (
+            SELECT n.* FROM (
+                SELECT {key}, {quoted(EVENT_AT)}, {order} AS _flowctl_order,
+                       ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY {order} DESC, {quoted(EVENT_AT)}) AS _flowctl_turn
+                FROM _flowctl_ranked WHERE {order} IS NOT NULL
+            ) AS n WHERE n._flowctl_turn < 2
         )"""
 
 
 def _not_older(change: Versioning) -> str:
-    """Joins and restricts the rows ``s`` of the batch to those that are not older than the key's observations."""
+    """Joins and restricts the rows ``s`` of the batch to those that are newer than the key's observations, or are the
+    newest one, read again. A change that was sent again has another time: it would be a later observation."""
     if change.order is None:
         return ""
-    return f"""LEFT JOIN _flowctl_orders AS m ON {equal("m", "s", change.key)}
-            WHERE m._flowctl_order IS NULL OR s.{quoted(change.order.name)} >= m._flowctl_order"""
+    order = f"s.{quoted(change.order.name)}"
+    return f"""LEFT JOIN _flowctl_newest_order AS m ON {equal("m", "s", change.key)}
+            WHERE m._flowctl_order IS NULL OR {order} > m._flowctl_order
+                  OR {order} = m._flowctl_order AND s.{quoted(VALID_FROM)} = m.{quoted(EVENT_AT)}"""
 
 
 def _is_late(change: Versioning) -> str:

@@ -31,8 +31,8 @@ class Versioning:
     is never followed by one with an earlier event time. ``first``: neither target nor sidecar has rows yet, so the
     batch alone determines the history. ``kept`` are the columns of the batch that are not compared, and where the
     sidecar keeps them (:func:`kept_columns`); ``compared`` are those that are, and ``new`` the compared ones that no
-    earlier batch had. ``order`` is the kept column by which changes of a key are ordered: what is older than a key's
-    observations is no observation. ``has_other_columns``: earlier observations may cover other columns."""
+    earlier batch had. ``order`` is the kept column by which changes of a key are ordered: what is not newer than a
+    key's observations is none. ``has_other_columns``: earlier observations may cover other columns."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]

@@ -129,9 +129,121 @@ def test_what_is_sent_again_is_ignored(mode: Mode, tmp_path: Path, kafka_broker:
     ]:
         source.send(batch)
         flow.apply()
-        alive = "_deleted_at IS NULL" if mode == "merge" else "is_current"
         found = target.rows(("id", "name", "_deleted_at" if mode == "merge" else "is_current"))
-        assert [row[:2] for row in found if row[2] in (None, 1)] == ([(1, left)] if left else []), (batch, alive)
+        assert [row[:2] for row in found if row[2] in (None, 1)] == ([(1, left)] if left else []), batch
     if mode == "scd2":
         versions = target.rows(("id", "_source_order", "name"))
         assert [(id, name) for id, _, name in versions if id == 1][-2:] == [(1, "b"), (1, "c")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "points"),
+    [
+        pytest.param("delta", "merge", ("after_commit",), id="merge-some"),
+        *(
+            pytest.param(kind, mode, POINTS, id=f"{mode}-{kind}", marks=pytest.mark.full)
+            for mode in MODES
+            for kind in KINDS
+        ),
+    ],
+)
+def test_whatever_is_killed_and_sent_again(
+    kind: Kind,
+    mode: Mode,
+    points: Sequence[Point],
+    tmp_path: Path,
+    postgres_database: str,
+    kafka_broker: str,
+    topic: str,
+) -> None:
+    flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
+    source = Source(kafka_broker, topic, seed=kind)
+    write_flow(flow, kafka_broker, topic, target, mode)
+    for point in points:
+        source.change(30)
+        flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=-9)
+        source.send_again()
+        flow.apply()
+        source.must_be_in(target, mode)
+    assert flow.actions() == {"customers": "none"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", MODES)
+def test_an_old_letter_is_ignored_and_removed(mode: Mode, tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    """One is older than what was applied of its row; of another, nothing newer has come, but the change before it was
+    sent again meanwhile; a third one is of a row that was deleted before it was ever there."""
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    source = Source(kafka_broker, topic)
+    checked = "dead_letters: {}, expect: [{column: name, in: [%s], on_fail: quarantine}]"
+    write_flow(flow, kafka_broker, topic, target, mode, f", {checked % 'a, c'}")
+    source.send([Change(1, 1, "a"), Change(2, 1, "b"), Change(3, 1, "c"), Change(4, 2, "a"), Change(5, 2, "b")])
+    source.send([Change(6, 3, "b"), Change(7, 3, None)])
+    flow.apply()
+    source.send([Change(4, 2, "a")])
+    flow.apply()
+    assert count_letters(flow) == 3
+    write_flow(flow, kafka_broker, topic, target, mode, f", {checked % 'a, b, c'}")
+    flow.run("dlq", "replay", "flow.yaml", "customers", "--yes", expect=0)
+    flow.apply(env={"FLOWCTL_CRASH_AT": "after_commit"}, expect=-9)
+    flow.apply()
+    mark = "_deleted_at" if mode == "merge" else "is_current"
+    assert [row[:2] for row in target.rows(("id", "name", mark)) if row[2] in (None, 1)] == [(1, "c"), (2, "b")]
+    assert count_letters(flow) == 0
+
+
+def count_letters(flow: Flow) -> int:
+    found = flow.run("dlq", "list", "flow.yaml", "--format", "json", expect=0).json()["tables"]
+    return sum(one["letters"] for one in found)
+
+
+@pytest.mark.full
+def test_an_order_for_a_table_that_had_none(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    """The plan adds the column; what has no order is older than everything."""
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    source = Source(kafka_broker, topic)
+    table = f"{{from: bus:{topic}, format: {FORMAT}, to: out:{target.object}, key: [id], {MODES['merge']}}}"
+    write_tables(flow, kafka_broker, target.connection, f"  customers: {table.replace(', source_order: true', '')}")
+    source.send([Change(1, 1, "a"), Change(2, 2, "b")])
+    flow.apply()
+    assert "_source_order" not in target.columns()
+    write_flow(flow, kafka_broker, topic, target, "merge")
+    source.send([Change(3, 1, "c")])
+    assert "_source_order" in flow.run("plan", "flow.yaml").words
+    flow.apply()
+    source.send([Change(1, 1, "a"), Change(2, 2, "b")])
+    flow.apply()
+    assert target.rows(("id", "name", "_source_order")) == [(1, "c", f"{3:020}"), (2, "b", f"{2:020}")]
+
+
+@pytest.mark.full
+def test_what_has_no_order_stops_the_table(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    source = Source(kafka_broker, topic)
+    write_flow(flow, kafka_broker, topic, target, "merge")
+    source.send([Change(1, 1, "a")])
+    kafka.send(kafka_broker, topic, [b'{"op": "c", "after": {"id": 1}, "source": {"connector": "vitess"}}'])
+    refused = flow.apply(expect=4)
+    assert "its `source` does not tell the order of changes" in refused.words
+
+
+@pytest.mark.full
+def test_a_changed_key_in_another_partition(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    """Maxwell sends one message for it, with the new key; the old row may have changes in another partition."""
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    kafka.create_topic(kafka_broker, topic, partitions=2)
+    format = FORMAT.replace("debezium", "maxwell")
+    table = f"{{from: bus:{topic}, format: {format}, to: out:{target.object}, key: [id], {MODES['merge']}}}"
+    write_tables(flow, kafka_broker, target.connection, f"  customers: {table}")
+
+    def message(kind: str, position: int, id: int, before: int | None = None) -> bytes:
+        place = {"position": f"master.000001:{position}", "xid": 1, "xoffset": 0}
+        old = {"old": {"id": before}} if before else {}
+        return json.dumps({"type": kind, **place, "data": {"id": id, "name": "n"}, **old}).encode()
+
+    kafka.send(kafka_broker, topic, [message("update", 30, 2, before=1)], partition=0)
+    flow.apply()
+    kafka.send(kafka_broker, topic, [message("insert", 10, 1), message("update", 20, 1)], partition=1)
+    flow.apply()
+    found = target.rows(("id", "name", "_deleted_at"))
+    assert [row[:2] for row in found if row[2] is None] == [(2, "n")]
