@@ -126,6 +126,13 @@ def test_dead_letters_are_read_again_when_a_user_wants_it(end, reason, rows):
     assert made.rows.value == rows
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_old_letter_is_read_again_only_where_its_order_is_known(ordered):
+    keyed = {"mode": "merge", "key": ("id",), "format": {"source_order": ordered}, "dead_letters": DeadLetters()}
+    made = planned(at(100), at(100), replay=True, spec=replace(SPEC, **keyed))
+    assert made.reason == ("dead letters again" if ordered else "no new messages")
+
+
 def test_no_letter_is_read_again_without_a_place_for_those_that_stay():
     made = planned(at(100), at(100), replay=True)
     assert (action_of(made), made.reason) == ("none", "no new messages")
