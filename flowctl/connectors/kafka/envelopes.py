@@ -17,7 +17,7 @@ from flowctl.connectors.kafka.source_order import (
     order_of_debezium,
     order_of_maxwell,
 )
-from flowctl.connectors.kafka.unfit import NO_ORDER, Unreadable
+from flowctl.connectors.kafka.unfit import NO_ORDER, Refused
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType, Struct
@@ -212,11 +212,11 @@ def _fields(rows: pa.Array, columns: Sequence[Column]) -> list[pa.Array]:
 
 
 def _required(orders: pa.Array, numbers: pa.Array, envelope: str) -> pa.Array:
-    """Raises :class:`~.unfit.Unreadable` for the first message without an order."""
-    import pyarrow.compute as pc
+    """Raises :class:`~.unfit.Refused` for the messages without an order."""
 
     if orders.null_count:
-        raise Unreadable(NO_ORDER[envelope], numbers[pc.index(orders.is_null(), True).as_py()].as_py())
+        lacking = numbers.filter(orders.is_null()).to_pylist()
+        raise Refused(dict.fromkeys(lacking, NO_ORDER[envelope]))
     return orders
 
 
