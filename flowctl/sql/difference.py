@@ -44,9 +44,8 @@ class Upsert:
     """One merge. ``target`` and ``batch`` are name parts; ``columns`` all columns of the target in order; those that
     the batch lacks stay as they are (``_deleted_at`` becomes null). ``operation`` is the batch's column of ``U`` and
     ``D``. ``deleted_at`` (RFC 3339) makes deletes soft; the target then has ``_deleted_at``. ``is_ordered``: both have
-    ``_source_order``, and deletes are soft. ``carried`` are further
-    columns of the target, which the difference returns unchanged: a key may occur more than once, so nothing else
-    identifies the row they belong to."""
+    ``_source_order``, and deletes are soft. ``carried`` are further columns of the target, which the difference returns
+    unchanged: a key may occur more than once, so nothing else identifies the row they belong to."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 #: Suites about what becomes of a batch: they run with batches in memory too, in the short form on Sail.
-OF_BATCHES = tuple(f"tests.connectors.test_{name}" for name in ("target", "target_history", "quarantine"))
+OF_BATCHES = tuple(
+    f"tests.connectors.test_{name}" for name in ("target", "target_history", "target_order", "quarantine")
+)
 
 
 @pytest.fixture

@@ -38,6 +38,10 @@ def merge(writer: Writer, seq: int, *rows: Row, **job: Any) -> list[tuple[Any, .
 
 
 def test_a_merge_leaves_out_what_is_older_than_the_row(writer: Writer) -> None:
+    must_leave_out_what_is_older(writer)
+
+
+def must_leave_out_what_is_older(writer: Writer) -> None:
     assert merge(writer, 1, put(1, "a", "2"), delete(2, "3")) == [(1, "a", "2", False), (2, None, "3", True)]
     assert merge(writer, 2, put(1, "z", "1"), put(2, "z", "2")) == [(1, "a", "2", False), (2, None, "3", True)]
     assert merge(writer, 3, put(1, "a", "4"), delete(2, "5")) == [(1, "a", "4", False), (2, None, "5", True)]
@@ -52,6 +56,10 @@ def test_a_merge_leaves_out_what_is_older_than_the_row(writer: Writer) -> None:
 
 @pytest.mark.long_on_spark
 def test_replaced_content_keeps_the_order_of_deleted_rows(writer: Writer) -> None:
+    must_keep_orders_of_deleted_rows(writer)
+
+
+def must_keep_orders_of_deleted_rows(writer: Writer) -> None:
     merge(writer, 1, put(1, "a", "2"))
     assert merge(writer, 2, put(2, "b", "3"), delete(3, "4"), replace=True) == [
         (2, "b", "3", False),

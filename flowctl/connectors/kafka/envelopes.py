@@ -213,7 +213,6 @@ def _fields(rows: pa.Array, columns: Sequence[Column]) -> list[pa.Array]:
 
 def _required(orders: pa.Array, numbers: pa.Array, envelope: str) -> pa.Array:
     """Raises :class:`~.unfit.Refused` for the messages without an order."""
-
     if orders.null_count:
         lacking = numbers.filter(orders.is_null()).to_pylist()
         raise Refused(dict.fromkeys(lacking, NO_ORDER[envelope]))
