@@ -29,15 +29,21 @@ class _Part:
     is_first: bool = False
 
 
+#: Behind every other row of a transaction.
+_LAST_ROW = 10**10 - 1
 _BINLOG = (_Part("file", 10), _Part("pos", 20), _Part("row", 10))
 #: By the name of Debezium's connector, what orders its changes. A snapshot has the position at which it was taken.
 _DEBEZIUM: Mapping[str, Sequence[_Part]] = {
     "postgresql": (_Part("lsn", 20),),
     "mysql": _BINLOG,
     "mariadb": _BINLOG,
-    "sqlserver": (_Part("commit_lsn", 20), _Part("change_lsn", 20, True), _Part("event_serial_no", 10, True)),
-    "db2": (_Part("commit_lsn", 32), _Part("change_lsn", 32, True)),
-    "oracle": (_Part("scn", 20), _Part("rs_id", 20, True), _Part("ssn", 10, True)),
+    "sqlserver": (
+        _Part("commit_lsn", 20),
+        _Part("change_lsn", 20, is_first=True),
+        _Part("event_serial_no", 10, is_first=True),
+    ),
+    "db2": (_Part("commit_lsn", 32), _Part("change_lsn", 32, is_first=True)),
+    "oracle": (_Part("scn", 20), _Part("rs_id", 20, is_first=True), _Part("ssn", 10, is_first=True)),
 }
 _FIELDS: tuple[tuple[str, DataType], ...] = (
     *((name, types.STRING) for name in ("connector", "file", "commit_lsn", "change_lsn", "scn", "rs_id")),
@@ -74,7 +80,7 @@ def order_of_maxwell(position: pa.Array, xoffset: pa.Array, commit: pa.Array, op
 
     is_bootstrap = pc.equal(operation, "bootstrap-insert")
     split = pc.extract_regex(pc.if_else(is_bootstrap, ".0:0", position), r"^(?P<file>.*):(?P<pos>[0-9]+)$")
-    within = pc.if_else(pc.fill_null(commit, False), 10**10 - 1, pc.if_else(is_bootstrap, 0, xoffset))
+    within = pc.if_else(pc.fill_null(commit, False), _LAST_ROW, pc.if_else(is_bootstrap, 0, xoffset))
     values = (pc.struct_field(split, "file"), pc.struct_field(split, "pos"), within)
     return _joined([_digits(value, part) for value, part in zip(values, _BINLOG, strict=True)])
 
