@@ -191,15 +191,16 @@ def test_schemas_in_files(flow: Flow, target: TargetPlace, kafka_broker: str, to
 
 
 @pytest.mark.parametrize("mode", ["append", "merge"])
-def test_a_table_through_a_topic_of_avro(
-    flow: Flow, kafka_broker: str, schema_registry: str, topic: str, mode: str
+@pytest.mark.parametrize("format", ["type: avro", "type: protobuf", "type: json, registry: true"])
+def test_a_table_through_a_topic_with_schemas(
+    flow: Flow, kafka_broker: str, schema_registry: str, topic: str, format: str, mode: str
 ) -> None:
     """Written and read again: equal, also after a column was added, and with rows that are gone."""
     sqlite_script(flow.folder / "shop.db", "CREATE TABLE o (n bigint, id bigint, price decimal(9,2), gone boolean)")
-    key, read_key = (", key: [id]", ", key: {}") if mode == "merge" else (", dead_letters: {}", "")
+    key, read_key = (", key: [id]", f", key: {{{format}}}") if mode == "merge" else (", dead_letters: {}", "")
     deletes = ", deletes: {detect: flag, column: gone, action: hard}" if mode == "merge" else ""
     own_key = ", key: [id]" if mode == "append" else ""
-    to = f"{{connection: bus, topic: {topic}, create: {{partitions: 2}}, format: {{type: avro}}{own_key}}}"
+    to = f"{{connection: bus, topic: {topic}, create: {{partitions: 2}}, format: {{{format}}}{own_key}}}"
     flow.write(
         f"""version: 1
 flow: bus
@@ -212,7 +213,7 @@ connections:
 tables:
   sent: {{from: "db:o", to: {to}, mode: {mode}{key if mode == "merge" else ""}{deletes}, cursor: {{column: n}},
     columns: {{exclude: [gone]}}}}
-  read: {{from: "bus:{topic}", to: "out:o", mode: {mode}{key}, format: {{type: avro{read_key}}}}}
+  read: {{from: "bus:{topic}", to: "out:o", mode: {mode}{key}, format: {{{format}{read_key}}}}}
 """
     )
 

@@ -21,6 +21,8 @@ Source = Literal["table", "topic"]
 ALL: tuple[Point | TopicPoint, ...] = (*POINTS, *TOPIC_POINTS)
 #: The steps at which a transaction is open, or committed and not recorded.
 SOME: tuple[Point | TopicPoint, ...] = ("in_transaction", "in_commit", "transaction_committed")
+#: What `format` is in `to`, and in `from`.
+FORMATS = ("type: json", "type: json, registry: true", "type: avro", "type: protobuf")
 
 
 @dataclass
@@ -152,7 +154,10 @@ def test_random_kills_while_rows_come(source: Source, mode: str, tmp_path: Path,
     MUST_BE[mode](orders, out)
 
 
-def test_values_come_back_equal(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+@pytest.mark.parametrize("format", FORMATS)
+def test_values_come_back_equal(
+    format: str, tmp_path: Path, kafka_broker: str, schema_registry: str, topic: str
+) -> None:
     """From a table to a topic, and from there to another table, by one flow; beside it, without a topic."""
     columns = "id bigint, amount decimal(20,6), price double, at timestamp, day date, name text, ok boolean"
     values = [
@@ -171,15 +176,19 @@ flow: bus
 state: state
 spark: {{url: sail}}
 connections:
-  bus: {{type: kafka, brokers: "{kafka_broker}"}}
+  bus: {{type: kafka, brokers: "{kafka_broker}", registry: {{url: "{schema_registry}"}}}}
   db: {{type: sqlite, path: shop.db}}
   out: {{type: sqlite, path: out.db}}
 tables:
-  there: {{from: db:t, to: {{connection: bus, topic: {topic}, create: {{}}}}, mode: merge, key: [id]}}
+  there:
+    from: db:t
+    to: {{connection: bus, topic: {topic}, create: {{}}, format: {{{format}}}}}
+    mode: merge
+    key: [id]
   directly: {{from: db:t, to: out, mode: merge, key: [id]}}
   back:
     from: bus:{topic}
-    format: {{type: json, schema: {{{schema}}}}}
+    format: {{{format}, schema: {{{schema}}}}}
     columns: {{include: [id, amount, price, at, day, name, ok]}}
     to: out:t
     mode: append
