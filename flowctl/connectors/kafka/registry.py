@@ -88,7 +88,7 @@ class Registry:
             if found is not None:  # it may be deleted meanwhile
                 yield self._schema(found.schema_id, found.schema, version)
 
-    def standing(self, subject: str, text: str, kind: Kind) -> Standing:
+    def assess(self, subject: str, text: str, kind: Kind) -> Standing:
         """What :meth:`register` would do. Compares with the newest version only, as every registry can."""
         from confluent_kafka.schema_registry import Schema as Given
 

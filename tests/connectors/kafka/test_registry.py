@@ -59,13 +59,13 @@ def test_versions_of_a_subject(schema_registry: str, topic: str) -> None:
 def test_where_a_schema_stands(schema_registry: str, topic: str) -> None:
     """Asking registers nothing."""
     found = registry(schema_registry)
-    assert found.standing(topic, LONG, "AVRO") == Standing(1, "new")
+    assert found.assess(topic, LONG, "AVRO") == Standing(1, "new")
     assert found.latest(topic) is None
     found.register(topic, LONG, "AVRO")
-    assert found.standing(topic, LONG, "AVRO") == Standing(1, "registered")
+    assert found.assess(topic, LONG, "AVRO") == Standing(1, "registered")
     schemas.require_compatibility(schema_registry, topic, "BACKWARD")
-    assert found.standing(topic, WIDER, "AVRO") == Standing(2, "new")
-    assert found.standing(topic, LONG.replace("long", "string"), "AVRO") == Standing(2, "refused")
+    assert found.assess(topic, WIDER, "AVRO") == Standing(2, "new")
+    assert found.assess(topic, LONG.replace("long", "string"), "AVRO") == Standing(2, "refused")
     assert schemas.versions(schema_registry, topic) == [1]
 
 

@@ -18,6 +18,7 @@ from tests.e2e.kafka.test_dead_letters import letters_of
 from tests.e2e.kafka.test_topics import write_bus
 from tests.e2e.targets import TargetPlace, place
 from tests.services import kafka, schemas
+from tests.services.processes import HOST, free_port
 
 ID = {"name": "id", "type": "long"}
 NAME = {"name": "name", "type": ["null", "string"], "default": None}
@@ -231,24 +232,18 @@ tables:
     must_be_read("id, name", sorted([*kept, *([(1, "x")] if mode == "append" else [])], key=repr))
 
 
+def write_sent(flow: Flow, address: str, url: str, topic: str) -> None:
+    sqlite_script(flow.folder / "shop.db", "CREATE TABLE o (id bigint); INSERT INTO o VALUES (1)")
+    to = f"{{connection: bus, topic: {topic}, create: {{}}, format: {{type: avro}}}}"
+    table = f'  sent: {{from: "db:o", to: {to}, mode: append, cursor: {{column: id}}}}'
+    write_bus(flow, address, "  db: {type: sqlite, path: shop.db}", table, registry=url)
+
+
 def test_a_schema_that_a_subject_does_not_allow(
     flow: Flow, kafka_broker: str, schema_registry: str, topic: str
 ) -> None:
     """The plan stops the table, and so does a run whose plan was made before: nothing is sent, or registered."""
-    sqlite_script(flow.folder / "shop.db", "CREATE TABLE o (id bigint); INSERT INTO o VALUES (1)")
-    flow.write(
-        f"""version: 1
-flow: bus
-state: state
-spark: {{url: sail}}
-connections:
-  db: {{type: sqlite, path: shop.db}}
-  bus: {{type: kafka, brokers: "{kafka_broker}", registry: {{url: "{schema_registry}"}}}}
-tables:
-  sent: {{from: "db:o", to: {{connection: bus, topic: {topic}, create: {{}}, format: {{type: avro}}}}, mode: append,
-    cursor: {{column: id}}}}
-"""
-    )
+    write_sent(flow, kafka_broker, schema_registry, topic)
     assert f"registers version 1 of {topic}-value" in flow.run("plan", "flow.yaml", "--verbose", expect=0).words
     flow.run("plan", "flow.yaml", "--out", "plan.json", expect=0)
     schemas.register(
@@ -261,3 +256,8 @@ tables:
     assert f"subject {topic}-value does not allow the schema of these columns as version 2" in refused.words
     assert kafka.received(kafka_broker, topic) == []
     assert schemas.versions(schema_registry, f"{topic}-value") == [1]
+
+
+def test_a_plan_whose_registry_does_not_answer(flow: Flow, kafka_broker: str, topic: str) -> None:
+    write_sent(flow, kafka_broker, f"http://{HOST}:{free_port()}", topic)
+    assert "does not answer" in flow.run("plan", "flow.yaml", expect=4).words

@@ -35,8 +35,8 @@ LANGUAGES: Mapping[MessageFormat, Language] = {
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """The part of a message that has a schema: its value or its key. ``is_fixed``: equal values must have equal bytes
+class Part:
+    """A part of a message that has a schema: its value, or its key. ``is_fixed``: equal values must have equal bytes
     for ever, so the schema depends on nothing but the columns."""
 
     subject: str
@@ -60,24 +60,24 @@ class TopicRows:
     is_merged: bool
 
     @property
-    def values(self) -> Encoded:
-        return self._encoded(self.layout.subject or f"{self.topic}-value", RowType(self.topic, self.columns))
+    def values(self) -> Part:
+        return self._part(self.layout.subject or f"{self.topic}-value", RowType(self.topic, self.columns))
 
     @property
-    def keys(self) -> Encoded:
+    def keys(self) -> Part:
         """A merge takes messages with the same key for the same row, so its keys have no nulls, and one schema."""
         row = RowType(f"{self.topic}_key", self.key, nullable=not self.is_merged)
-        return self._encoded(f"{self.topic}-key", row, is_fixed=self.is_merged)
+        return self._part(f"{self.topic}-key", row, is_fixed=self.is_merged)
 
     @property
-    def encoded(self) -> list[Encoded]:
+    def parts(self) -> list[Part]:
         """The parts whose schemas are registered."""
         if not self.layout.registry or not self.columns:
             return []
         return [self.values, *([self.keys] if self.key else [])]
 
-    def _encoded(self, subject: str, row: RowType, *, is_fixed: bool = False) -> Encoded:
-        return Encoded(subject, row, LANGUAGES[self.layout.format], is_fixed)
+    def _part(self, subject: str, row: RowType, *, is_fixed: bool = False) -> Part:
+        return Part(subject, row, LANGUAGES[self.layout.format], is_fixed)
 
 
 def topic_rows(topic: str, layout: TopicLayout, mode: Mode, key: Sequence[str], columns: Sequence[Column]) -> TopicRows:
@@ -97,19 +97,19 @@ def topic_rows(topic: str, layout: TopicLayout, mode: Mode, key: Sequence[str], 
 def form_of(rows: TopicRows, registry: Registry | None) -> Form:
     """How ``rows`` become messages. Registers the schemas that they have."""
     form = Form(rows.columns, rows.key, rows.headers)
-    if not rows.encoded:
+    if not rows.parts:
         return form
-    form = replace(form, values=_registered(rows.values, registry))
-    return replace(form, keys=_registered(rows.keys, registry)) if rows.key else form
+    form = replace(form, values=_register(rows.values, registry))
+    return replace(form, keys=_register(rows.keys, registry)) if rows.key else form
 
 
 def confirm_schemas(rows: TopicRows, registry: Registry | None) -> str:
     """What :func:`form_of` would register, for people; empty: nothing. Raises :class:`StoppedByPolicy` for a schema
     that its subject does not allow."""
     new = []
-    for one in rows.encoded:
-        known = _required(registry)
-        standing = known.standing(one.subject, one.text(known), one.language.kind)
+    for one in rows.parts:
+        known = _require_registry(registry)
+        standing = known.assess(one.subject, one.text(known), one.language.kind)
         if standing.kind == "refused":
             what = f"subject {one.subject} does not allow the schema of these columns as version {standing.version}"
             raise StoppedByPolicy(what, hint=NOT_ALLOWED)
@@ -118,13 +118,13 @@ def confirm_schemas(rows: TopicRows, registry: Registry | None) -> str:
     return f"registers {' and '.join(new)}" if new else ""
 
 
-def _registered(one: Encoded, registry: Registry | None) -> Serializer:
-    known = _required(registry)
+def _register(one: Part, registry: Registry | None) -> Serializer:
+    known = _require_registry(registry)
     text = one.text(known)
     return one.language.serializer(text, header(known.register(one.subject, text, one.language.kind)))
 
 
-def _required(registry: Registry | None) -> Registry:
+def _require_registry(registry: Registry | None) -> Registry:
     if registry is None:
         raise TableError("the connection has no registry for the schema", hint="Add `registry: {url: …}` to it")
     return registry

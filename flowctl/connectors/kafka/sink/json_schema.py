@@ -44,7 +44,7 @@ def schema_text(row: RowType, versions: Iterable[Schema] = ()) -> str:
         made["required"] = [column.name for column in row.columns]
     newest = next(iter(versions), None)
     if newest is not None and newest.kind == "JSON":
-        made = _continued(made, json.loads(newest.text))
+        made = _keep_properties(made, json.loads(newest.text))
     whole = {"$schema": "http://json-schema.org/draft-07/schema#", "title": row.name, **made}
     return json.dumps(whole, ensure_ascii=False)
 
@@ -84,16 +84,16 @@ def _or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {**schema, "type": [schema["type"], "null"]}
 
 
-def _continued(schema: dict[str, Any], newest: Any) -> dict[str, Any]:
+def _keep_properties(schema: dict[str, Any], newest: Any) -> dict[str, Any]:
     """With the properties that only ``newest`` has, in its order; and what that says of others."""
     if not isinstance(newest, dict):
         return schema
     made = dict(schema)
     if "properties" in schema and isinstance(newest.get("properties"), dict):
         own, earlier = schema["properties"], newest["properties"]
-        continued = {name: _continued(own[name], of) if name in own else of for name, of in earlier.items()}
-        made["properties"] = {**continued, **{name: of for name, of in own.items() if name not in earlier}}
+        kept = {name: _keep_properties(own[name], of) if name in own else of for name, of in earlier.items()}
+        made["properties"] = {**kept, **{name: of for name, of in own.items() if name not in earlier}}
         made["additionalProperties"] = newest.get("additionalProperties", True)
     if "items" in schema and "items" in newest:
-        made["items"] = _continued(schema["items"], newest["items"])
+        made["items"] = _keep_properties(schema["items"], newest["items"])
     return made

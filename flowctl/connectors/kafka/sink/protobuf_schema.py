@@ -101,13 +101,13 @@ def _message(
     numbers: dict[str, int] = {}
     for one in fields:
         number = _former_number(one, history)
-        numbers[one.name] = _next_free(taken) if number is None else number
+        numbers[one.name] = _next_number(taken) if number is None else number
         taken.append((numbers[one.name], numbers[one.name] + 1))
     lines = []
     for one in fields:
         label = "repeated " if one.is_list else "optional " if nullable else ""
         lines.append(f"{label}{one.kind} {one.name} = {numbers[one.name]};")
-    dropped = _without(taken, set(numbers.values()))
+    dropped = _subtract(taken, set(numbers.values()))
     names = {*(one.name for one in newest.field), *newest.reserved_name} - {*numbers} if newest else set()
     lines += [f"reserved {', '.join(map(_range, dropped))};"] if dropped else []
     lines += [f"reserved {', '.join(map(json.dumps, sorted(names)))};"] if names else []
@@ -179,7 +179,7 @@ def _is_alike(former: FieldDescriptorProto, field: _Field) -> bool:
     return kind == field.kind or (kind, field.kind) == ("int32", "int64")
 
 
-def _next_free(taken: Ranges) -> int:
+def _next_number(taken: Ranges) -> int:
     """The number after all others; numbers that are reserved without an end stay so."""
     after = max((end for _, end in taken if end < _END), default=1)
     for start, end in sorted([*taken, _OWN]):
@@ -190,7 +190,7 @@ def _next_free(taken: Ranges) -> int:
     return after
 
 
-def _without(ranges: Ranges, numbers: set[int]) -> list[tuple[int, int]]:
+def _subtract(ranges: Ranges, numbers: set[int]) -> list[tuple[int, int]]:
     """``ranges`` in order, joined, and without the ``numbers``."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(ranges):

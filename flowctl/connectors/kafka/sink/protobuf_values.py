@@ -40,7 +40,9 @@ class ProtobufSerializer:
         import pyarrow as pa
 
         names = [column.name for column in columns]
-        lists = [_stored(rows.column(name), column.type, name) for name, column in zip(names, columns, strict=True)]
+        lists = [
+            _field_values(rows.column(name), column.type, name) for name, column in zip(names, columns, strict=True)
+        ]
         made = [
             self._header + self._message(**dict(zip(names, values, strict=True))).SerializeToString(deterministic=True)
             for values in zip(*lists, strict=True)
@@ -48,7 +50,7 @@ class ProtobufSerializer:
         return pa.array(made, pa.binary())
 
 
-def _stored(values: pa.Array, kind: DataType, name: str) -> list[Any]:
+def _field_values(values: pa.Array, kind: DataType, name: str) -> list[Any]:
     """What a message takes for each of ``values``; None: the field is not set. ``name`` is the column's, for errors."""
     match kind:
         case types.TIMESTAMP:
@@ -56,7 +58,7 @@ def _stored(values: pa.Array, kind: DataType, name: str) -> list[Any]:
         case Array(item):
             return _lists(values, item, name)
         case Struct(fields):
-            parts = [_stored(inner, of, name) for (_, of), inner in zip(fields, values.flatten(), strict=True)]
+            parts = [_field_values(inner, of, name) for (_, of), inner in zip(fields, values.flatten(), strict=True)]
             names = [field for field, _ in fields]
             rows: Iterable[tuple[Any, ...]] = zip(*parts, strict=True)
             made = (dict(zip(names, row, strict=True)) for row in rows)
@@ -84,6 +86,6 @@ def _lists(values: pa.Array, item: DataType, name: str) -> list[Any]:
             f"column {name} has a list with a null in it, which a repeated field of Protobuf cannot hold",
             hint="Remove the null from the list, or use `type: avro` or json",
         )
-    items, is_set = _stored(values.values, item, name), values.is_valid().to_pylist()
+    items, is_set = _field_values(values.values, item, name), values.is_valid().to_pylist()
     places = zip(pairwise(values.offsets.to_pylist()), is_set, strict=True)
     return [items[start:end] if is_list else None for (start, end), is_list in places]
