@@ -179,9 +179,8 @@ class Registry:
     def _translated(self, status: int, message: str) -> FlowctlError:
         if status in (401, 403):
             what = f"the registry {self.url} refuses this user (HTTP {status})"
-            return TableError(
-                what, hint="Check `registry.username` and `registry.password`, and what the user may read"
-            )
+            hint = "Check `registry.username` and `registry.password`, and what the user may read and register"
+            return TableError(what, hint=hint)
         if status == 404:
             return TableError(
                 f"{self.url} is no schema registry (HTTP 404)",
