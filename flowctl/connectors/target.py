@@ -314,6 +314,12 @@ class Target(TargetRules):
     def void(self, job: WriteJob) -> Commit:
         """Commits the job's sequence number without data, so that nothing else can be committed under it."""
 
+    def confirm_write(self, object: ObjectName, write: WriteShape, written: Sequence[str]) -> str:
+        """Asks whoever decides it besides the target whether a run may write the columns ``written`` of ``write``, and
+        describes, for the plan, what it changes there; empty: nothing. Raises :class:`StoppedByPolicy` if it may not,
+        and ``TableError`` if it cannot. Writes nothing and starts no Spark."""
+        return ""
+
     def maintenance(self, objects: Sequence[ObjectName], engine: str) -> Mapping[ObjectName, Maintenance]:
         """What is due for the tables that exist, and can be done with ``engine``, a ``spark.url``. Empty for a target
         that maintains its tables itself. Writes nothing and starts no Spark."""

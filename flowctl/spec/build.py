@@ -86,10 +86,12 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
 def _topic(to: Any) -> TopicLayout:
     """``to`` may be text, which has no settings."""
     given = to if isinstance(to, dict) else {}
-    creation = given.get("create")
+    creation, format = given.get("create"), given.get("format", {})
+    kind = format.get("type", "json")
     return TopicLayout(
-        format=given.get("format", {}).get("type", "json"),
-        subject=given.get("format", {}).get("subject", ""),
+        format=kind,
+        registry=format.get("registry", kind != "json"),
+        subject=format.get("subject", ""),
         key=tuple(given.get("key", ())),
         headers=tuple(given.get("headers", ())),
         create=TopicCreation(**creation) if creation is not None else None,

@@ -178,7 +178,7 @@ class ReadHints:
 
 
 #: How messages that flowctl writes are encoded.
-MessageFormat = Literal["json", "avro"]
+MessageFormat = Literal["json", "avro", "protobuf"]
 
 
 @dataclass(frozen=True)
@@ -193,10 +193,11 @@ class TopicCreation:
 @dataclass(frozen=True)
 class TopicLayout:
     """How rows become messages of a topic. ``key`` are the columns of a message's key where the mode has no key of its
-    own; ``headers`` are columns that are sent as headers too. ``create`` None: the topic must exist. ``subject``: of
-    the schema of values; empty: by the topic's name."""
+    own; ``headers`` are columns that are sent as headers too. ``create`` None: the topic must exist. ``registry``:
+    messages have registered schemas. ``subject``: of the schema of values; empty: by the topic's name."""
 
     format: MessageFormat = "json"
+    registry: bool = False
     subject: str = ""
     key: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()

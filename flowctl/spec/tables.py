@@ -23,7 +23,7 @@ from flowctl.spec.schema import (
     target_modes,
 )
 from flowctl.spec.spec import ObjectSource, Source, SqlSource, StreamTable, TableSpec, TargetRef, TopicSource
-from flowctl.spec.topics import check_topic
+from flowctl.spec.topics import check_topic, check_written
 
 
 def check_tables(
@@ -60,6 +60,7 @@ class _Checking:
         check_details(self.node, details)
         if isinstance(source, TopicSource):
             check_topic(self.node, details)
+        check_written(self.node, details)
         broken = {found.mark for found in shape}
         self.findings.extend(found for found in details.diagnostics if found.mark not in broken)
         if source:

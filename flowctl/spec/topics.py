@@ -1,4 +1,5 @@
-"""What JSON Schema cannot express about a table that reads a topic: how its messages are encoded, and their keys."""
+"""What JSON Schema cannot express about a table that reads a topic, or writes one: how messages are encoded, and their
+keys."""
 
 from __future__ import annotations
 
@@ -27,12 +28,30 @@ def check_topic(table: Node, findings: Findings) -> None:
     _check_rows(table, name, findings)
 
 
+def check_written(table: Node, findings: Findings) -> None:
+    """How a table writes its topic."""
+    format = table.get("to.format")
+    if format is None or "type" not in format.entries:
+        return
+    kind, registry = format.entries["type"].text, format.entries.get("registry")
+    is_registered = kind != "json" if registry is None else registry.value is True
+    if registry is not None and kind != "json" and not is_registered:
+        what = f"messages of `type: {kind}` cannot be read without their schema"
+        findings.error(registry.place, what, "Remove `registry: false`, or use `type: json`", "unusable-key")
+    elif "subject" in format.entries and not is_registered:
+        what, hint = "`subject` is of a registry, which is not used", "Remove it, or set `registry: true`"
+        findings.error(format.entries["subject"].place, what, hint, "unusable-key")
+
+
 def check_registries(registries: Collection[str], tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
     """``registries`` are the connections that have one."""
     for table in tables:
-        if table.layout.topic.format == "avro" and table.target.connection not in registries:
-            what = f"`type: avro` needs a schema, and `{table.target.connection}` has no registry for it"
-            yield Diagnostic(what, _ADD_REGISTRY, table.mark_of("to.format.type"), "missing-key")
+        layout = table.layout.topic
+        if layout.registry and table.target.connection not in registries:
+            asks = "registry: true" if layout.format == "json" else f"type: {layout.format}"
+            what = f"`{asks}` needs a schema, and `{table.target.connection}` has no registry for it"
+            path = "registry" if layout.format == "json" else "type"
+            yield Diagnostic(what, _ADD_REGISTRY, table.mark_of(f"to.format.{path}"), "missing-key")
         if not isinstance(table.source, TopicSource) or table.source.connection in registries:
             continue
         kind, key = table.format.get("type", "raw"), table.format.get("key")

@@ -80,6 +80,10 @@ def register(
     return int(SchemaRegistryClient({"url": url}).register_schema(subject, Schema(text, kind, named)))
 
 
+def versions(url: str, subject: str) -> list[int]:
+    return list(SchemaRegistryClient({"url": url}).get_versions(subject))
+
+
 def require_compatibility(url: str, subject: str, level: str) -> None:
     SchemaRegistryClient({"url": url}).set_compatibility(subject, level)
 
