@@ -8,7 +8,7 @@ from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
 from flowctl.plan import checks
 from flowctl.plan.case import Case
-from flowctl.resolve.places import DEAD_LETTERS
+from flowctl.resolve.places import letters_of
 from flowctl.text import some
 
 
@@ -37,7 +37,7 @@ def _last_row(case: Case) -> str:
 
 
 def _letters(case: Case) -> str:
-    return f"dead letters to {case.table.target}{DEAD_LETTERS}" if case.table.dead_letters is not None else ""
+    return f"dead letters to {letters_of(case.table)}" if case.table.dead_letters is not None else ""
 
 
 def _making(step: Load | Recover, case: Case) -> str:

@@ -235,9 +235,12 @@ class Guard:
 @dataclass(frozen=True)
 class DeadLetters:
     """Messages that cannot be decoded or fail a check become dead letters. ``max_fraction``: of a commit's messages, as
-    a fraction of 1; None: any number."""
+    a fraction of 1; None: any number. ``to`` is where they are kept; None: beside the target. ``create``: how a missing
+    topic for them is created; None: it must exist."""
 
     max_fraction: float | None = None
+    to: TargetRef | None = None
+    create: TopicCreation | None = None
 
 
 @dataclass(frozen=True)
@@ -289,9 +292,10 @@ class TableSpec:
 
     @property
     def connections(self) -> tuple[str, ...]:
-        """Names: the source's, which a table by SQL does not have, and the target's."""
+        """Names: the source's, which a table by SQL does not have, the target's, and that of dead letters."""
         source = () if isinstance(self.source, SqlSource) else (self.source.connection,)
-        return tuple(dict.fromkeys((*source, self.target.connection)))
+        letters = (to.connection,) if self.dead_letters is not None and (to := self.dead_letters.to) else ()
+        return tuple(dict.fromkeys((*source, self.target.connection, *letters)))
 
     @property
     def quarantines(self) -> bool:
