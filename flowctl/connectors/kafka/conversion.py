@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,8 +16,8 @@ from flowctl.connectors.kafka.unfit import (
     NO_KEY,
     NO_TIME,
     NOT_JSON,
+    Refused,
     Unfit,
-    Unreadable,
     not_change,
     not_utf8,
     wrong_type,
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 OPERATION = "_op"
 #: Bytes of messages that are decoded at once.
 BATCH_BYTES = 16 << 20
-#: Messages among which those that do not fit are looked for; and of these, how many are found by the parser's own word:
-#: each takes as long as looking at 150 others. Measured with one in 10 to one in 5,000.
-_SIFTED, _FEW = 1_000, 1
+#: Messages among which those that do not fit are looked for.
+_SIFTED = 1_000
+#: By the numbers of messages, why they do not fit.
+Whys = dict[int, Unfit]
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Payload:
     key: Sequence[str] = ()
     is_ordered: bool = True
     values: Decoder = field(default_factory=JsonDecoder, compare=False)
-    keys: Decoder = field(default_factory=lambda: JsonDecoder("key.schema"), compare=False)
+    keys: Decoder = field(default_factory=JsonDecoder, compare=False)
 
 
 @dataclass(frozen=True)
@@ -74,47 +75,7 @@ class Conversion:
     def _deliver(self, messages: Sequence[Message], sink: SegmentSink, rejected: SegmentSink | None) -> int:
         import pyarrow as pa
 
-        try:
-            rows = self._rows(messages)
-        except (pa.ArrowInvalid, Unreadable):
-            parts = (messages[at : at + _SIFTED] for at in range(0, len(messages), _SIFTED))
-            return sum(self._deliver_part(part, sink, rejected) for part in parts)
-        sink.write(rows)
-        return int(rows.num_rows)
-
-    def _deliver_part(self, messages: Sequence[Message], sink: SegmentSink, rejected: SegmentSink | None) -> int:
-        """As :meth:`_deliver`. Where the parser tells which message it has refused, those before and after it are
-        decoded together; otherwise, or if it refuses many, each is looked at."""
-        import pyarrow as pa
-
-        count = refused = 0
-        while messages:
-            try:
-                rows = self._rows(messages)
-            except (pa.ArrowInvalid, Unreadable) as error:
-                at = self.payload.values.refused(error)
-                why = self._why_at_once(messages[at]) if at is not None and at < len(messages) else None
-                if at is None or why is None or rejected is None or refused == _FEW:
-                    return count + self._deliver_fitting(messages, sink, rejected)
-                refused += 1
-                count += self._deliver_part(messages[:at], sink, rejected)
-                rejected.write(_letters([(messages[at], why)]))
-                messages = messages[at + 1 :]
-            else:
-                sink.write(rows)
-                return count + int(rows.num_rows)
-        return count
-
-    def _deliver_fitting(self, messages: Sequence[Message], sink: SegmentSink, rejected: SegmentSink | None) -> int:
-        import pyarrow as pa
-
-        unfit = {at: why for at, message in enumerate(messages) if (why := self._why_at_once(message)) is not None}
-        fitting = []
-        for start, found in _sifted([at for at in range(len(messages)) if at not in unfit], messages, self._rows):
-            if found is None:
-                unfit[start] = self._why(messages[start])
-            else:
-                fitting.append(found)
+        fitting, unfit = self._sorted_out(messages)
         letters = [(messages[at], unfit[at]) for at in sorted(unfit)]
         if letters and rejected is None:
             message, why = letters[0]
@@ -126,8 +87,35 @@ class Conversion:
             sink.write(pa.concat_batches(fitting))
         return sum(rows.num_rows for rows in fitting)
 
+    def _sorted_out(self, messages: Sequence[Message], *, seen: bool = False) -> tuple[list[pa.RecordBatch], Whys]:
+        """The rows of the messages that fit, in order, and why the others do not. ``seen``: each was looked at."""
+        import pyarrow as pa
+
+        if not messages:
+            return [], {}
+        try:
+            return [self._rows(messages)], {}
+        except Refused as error:
+            unfit = {at: why or self._why(messages[at]) for at, why in error.whys.items()}
+            return self._without(messages, unfit, seen)
+        except pa.ArrowInvalid:  # it does not tell which message it is
+            if len(messages) == 1:
+                return [], {0: self._why(messages[0])}
+        if len(messages) <= _SIFTED and not seen:
+            found = {at: self._why_at_once(message) for at, message in enumerate(messages)}
+            return self._without(messages, {at: why for at, why in found.items() if why is not None}, seen=True)
+        middle = len(messages) // 2
+        fitting, unfit = self._sorted_out(messages[:middle], seen=seen)
+        second, more = self._sorted_out(messages[middle:], seen=seen)
+        return fitting + second, unfit | {middle + at: why for at, why in more.items()}
+
+    def _without(self, messages: Sequence[Message], unfit: Whys, seen: bool) -> tuple[list[pa.RecordBatch], Whys]:
+        rest = [at for at in range(len(messages)) if at not in unfit]
+        fitting, more = self._sorted_out([messages[at] for at in rest], seen=seen)
+        return fitting, unfit | {rest[at]: why for at, why in more.items()}
+
     def _rows(self, messages: Sequence[Message]) -> pa.RecordBatch:
-        """Raises ``pyarrow.ArrowInvalid`` or ``Unreadable`` if a message does not fit."""
+        """Raises ``pyarrow.ArrowInvalid`` or ``Refused`` if a message does not fit."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -194,8 +182,11 @@ class Conversion:
         return payload.values.unfit(message.value(), self._declared, payload.envelope, payload.key)
 
     def _why(self, message: Message) -> Unfit:
+        """Of a message that does not fit."""
         import pyarrow as pa
 
+        if found := self._why_at_once(message):
+            return found
         for column in self.columns:
             if column.name not in PARTS:
                 continue
@@ -206,12 +197,12 @@ class Conversion:
         for column in self._of_key:
             try:
                 self.payload.keys.decoded([message.key()], [column])
-            except (pa.ArrowInvalid, Unreadable):
+            except (pa.ArrowInvalid, Refused):
                 return wrong_type(column, "key.schema")
         for columns in ([], *([column] for column in self._declared)):
             try:
                 self._found([message], columns)
-            except (pa.ArrowInvalid, Unreadable):
+            except (pa.ArrowInvalid, Refused):
                 if columns:
                     return wrong_type(columns[0])
                 return not_change(self.payload.envelope) if self.payload.envelope else NOT_JSON
@@ -247,24 +238,3 @@ def _letters(unfit: Sequence[tuple[Message, Unfit]]) -> pa.RecordBatch:
     arrays = [_array(messages, column) for column in landed(MESSAGE_COLUMNS)]
     arrays += [pa.array([getattr(why, column.name[1:]) for _, why in unfit], pa.string()) for column in ERROR_COLUMNS]
     return pa.record_batch(arrays, schema=arrow_schema(landed(LETTER_COLUMNS)))
-
-
-def _sifted(
-    numbers: Sequence[int], messages: Sequence[Message], convert: Callable[[Sequence[Message]], pa.RecordBatch]
-) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-    """In order: the rows of as many messages as ``convert`` accepts together, after the number of the first; or None
-    after that of one that it does not accept."""
-    import pyarrow as pa
-
-    if not numbers:
-        return
-    try:
-        rows = convert([messages[at] for at in numbers])
-    except (pa.ArrowInvalid, Unreadable):
-        rows = None
-    if rows is not None or len(numbers) == 1:
-        yield numbers[0], rows
-        return
-    middle = len(numbers) // 2
-    yield from _sifted(numbers[:middle], messages, convert)
-    yield from _sifted(numbers[middle:], messages, convert)

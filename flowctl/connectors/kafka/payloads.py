@@ -82,11 +82,10 @@ class Payloads:
         pin: tuple[int, int] | None,
     ) -> tuple[tuple[Column, ...], Decoder, tuple[int, int] | None]:
         """The columns of values or of keys, what decodes them, and the schema that they were planned by."""
-        where = "schema" if role == "value" else "key.schema"
         declared = _declared(options.get("schema", {}), kind)
         if kind == "json" and not options.get("registry"):
             require_readable(declared)
-            return declared, JsonDecoder(where), None
+            return declared, JsonDecoder(), None
         message = str(options.get("message", ""))
         if "schema_file" in options:
             file = Path(self.base_dir, str(options["schema_file"]))
@@ -114,7 +113,7 @@ class Payloads:
         used = (found.id, found.version) if found else None
         if kind == "json":
             require_readable(columns)
-            return columns, RegisteredJsonDecoder(writers, JsonDecoder(where)), used
+            return columns, RegisteredJsonDecoder(writers, JsonDecoder()), used
         return columns, WrittenDecoder(writers, reader), used
 
     def _registry(self) -> Registry:

@@ -106,6 +106,21 @@ def test_a_change_of_a_row_without_its_key(value: bytes) -> None:
     assert [one["_flowctl_error"] for one in rejected.rows()] == ["no_key"]
 
 
+@pytest.mark.parametrize(
+    ("envelope", "value"),
+    [
+        ("debezium", b'{"op": "c", "after": {"id": "7"}}'),
+        ("debezium", b'{"payload": {"op": "d", "before": {"id": 1.5}}}'),
+        ("maxwell", b'{"type": "insert", "data": {"id": "7"}}'),
+    ],
+)
+def test_a_field_of_another_type_in_an_envelope(envelope: str, value: bytes) -> None:
+    rejected = Rows()
+    assert Conversion("t", Payload((ID,), envelope=envelope), (ID,)).deliver([message(0, value)], Rows(), rejected) == 0
+    [found] = rejected.rows()
+    assert (found["_flowctl_error"], found["_flowctl_reason"]) == ("wrong_type", "id is not exactly bigint")
+
+
 def test_a_key_of_a_message_that_has_null() -> None:
     rows, rejected = Rows(), Rows()
     payload = Payload((Column("name", types.STRING),), of_key=(ID,), key=("id",))

@@ -7,14 +7,15 @@ them, and there would be fewer rows than messages. Those that have one are parse
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.csv_dialect import Csv
 from flowctl.connectors.exact import text_shape
-from flowctl.connectors.kafka.unfit import Unfit, Unreadable, not_csv, not_encoded, wrong_type
+from flowctl.connectors.kafka.unfit import Refused, Unfit, not_csv, not_encoded, wrong_type
 from flowctl.model import types
 from flowctl.model.table_info import Column
 
@@ -33,28 +34,23 @@ class CsvDecoder:
         self._declared = declared
         self._dialect = dialect
         self._delimiter, self._quote = dialect.delimiter.encode(), dialect.quote.encode()
-        self._not_csv = not_csv(len(declared))
+        self._not_csv, self._not_encoded = not_csv(len(declared)), not_encoded(dialect.encoding)
 
     def decoded(self, values: Sequence[bytes | None], columns: Sequence[Column]) -> list[pa.Array]:
         import pyarrow as pa
 
-        numbers = [at for at, value in enumerate(values) if value is not None]
-        lines = [self._line(value, at) for at, value in enumerate(values) if value is not None]
-        apart = [at for at, line in enumerate(lines) if _has_break(line)]
+        lines = self._lines(values)
+        apart = [at for at, line in lines.items() if _has_break(line)]
         if apart and not self._dialect.multiline:
-            raise Unreadable(self._not_csv, numbers[apart[0]])
-        alone = set(apart)
-        together = [at for at in range(len(lines)) if at not in alone]
-        text = self._text(columns)
-        parts = [self._rows(text, group, lines, numbers) for group in (together, *([at] for at in apart)) if group]
+            raise Refused(dict.fromkeys(apart, self._not_csv))
+        alone, text = set(apart), self._text(columns)
+        together = [at for at in lines if at not in alone]
+        parts = [self._rows(text, group, lines, columns) for group in (together, *([at] for at in apart)) if group]
         places: list[int | None] = [None] * len(values)
         for row, at in enumerate([*together, *apart]):
-            places[numbers[at]] = row
+            places[at] = row
         found = pa.Table.from_batches(parts, _schema(text)).take(pa.array(places, pa.int64()))
         return [found.column(column.name).combine_chunks() for column in columns]
-
-    def refused(self, error: ValueError) -> int | None:
-        return error.at if isinstance(error, Unreadable) else None
 
     def unfit(
         self, value: bytes | None, columns: Sequence[Column], envelope: str = "", key: Sequence[str] = ()
@@ -63,9 +59,11 @@ class CsvDecoder:
         if value is None:
             return None
         try:
-            line = self._line(value, 0)
-        except Unreadable as error:
-            return error.why
+            return self._unfit(self._line(value), columns)
+        except UnicodeError:
+            return self._not_encoded
+
+    def _unfit(self, line: bytes, columns: Sequence[Column]) -> Unfit | None:
         texts = self._texts(line)
         if texts is None:
             return self._not_csv
@@ -76,33 +74,39 @@ class CsvDecoder:
                 return wrong_type(column)
         return None
 
-    def _line(self, value: bytes, at: int) -> bytes:
-        """In UTF-8, without the line end."""
-        encoding = self._dialect.encoding
-        try:
-            text = value.decode(encoding)
-        except UnicodeError:
-            raise Unreadable(not_encoded(encoding), at) from None
-        line = value if encoding.lower() == _UTF8 else text.encode()
+    def _lines(self, values: Sequence[bytes | None]) -> dict[int, bytes]:
+        """The line of each value that is none by the value's number."""
+        lines, refused = {}, {}
+        for at, value in enumerate(values):
+            if value is not None:
+                try:
+                    lines[at] = self._line(value)
+                except UnicodeError:
+                    refused[at] = self._not_encoded
+        if refused:
+            raise Refused(refused)
+        return lines
+
+    def _line(self, value: bytes) -> bytes:
+        """In UTF-8, without the line end. ``UnicodeError`` if it is not in the encoding."""
+        text = value.decode(self._dialect.encoding)
+        line = value if self._dialect.encoding.lower() == _UTF8 else text.encode()
         return line.removesuffix(b"\n").removesuffix(b"\r")
 
     def _rows(
-        self, text: CsvText, group: Sequence[int], lines: Sequence[bytes], numbers: Sequence[int]
+        self, text: CsvText, group: Sequence[int], lines: Mapping[int, bytes], columns: Sequence[Column]
     ) -> pa.RecordBatch:
-        """One row for each line."""
-        from flowctl.connectors.csv_text import UNEVEN, Misfit
+        """One row for each line of the ``group``."""
+        import pyarrow as pa
 
-        try:
+        from flowctl.connectors.csv_text import Misfit
+
+        with suppress(Misfit):
             rows = text.parsed(b"\n".join([*(lines[at] for at in group), b""]))
-        except Misfit as misfit:
-            if misfit.message != UNEVEN and misfit.row is not None:
-                column = next(one for one in self._declared if one.name == misfit.message)
-                raise Unreadable(wrong_type(column), numbers[group[min(misfit.row, len(group) - 1)]]) from None
-            rows = None
-        if rows is None or rows.num_rows != len(group):
-            wrong = next((at for at in group if self._texts(lines[at]) is None), group[0])
-            raise Unreadable(self._not_csv, numbers[wrong])
-        return rows
+            if rows.num_rows == len(group):
+                return rows
+        whys = {at: why for at in group if (why := self._unfit(lines[at], columns))}
+        raise Refused(whys) if whys else pa.ArrowInvalid("some value has the shape of its type and does not fit it")
 
     def _texts(self, line: bytes) -> list[str | None] | None:
         """The fields of one record; None if it is not one."""
