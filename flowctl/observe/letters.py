@@ -1,7 +1,8 @@
-"""Whether the place that a spec names for dead letters can take them."""
+"""Whether the places that a spec names for dead letters can take them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from flowctl.connectors.target import Target
@@ -12,30 +13,46 @@ from flowctl.observe.world import Observed
 from flowctl.spec.spec import DeadLetters, Layout, TableSpec, TargetRef, TopicLayout
 
 
-def with_letters(table: TableSpec, seen: Observed, connections: Connections) -> Observed:
-    """``seen``, or the reason why dead letters cannot be kept where the spec says."""
-    letters = table.dead_letters
-    if letters is None or letters.to is None or seen.error is not None:
-        return seen
+def with_letters(
+    seen: Mapping[str, Observed], tables: Iterable[TableSpec], connections: Connections
+) -> dict[str, Observed]:
+    """``seen``, by table id, with the reason why a table's dead letters cannot be kept where its spec says. Each place
+    is looked at once, however many tables share it."""
+    found = dict(seen)
+    reasons: dict[tuple[TargetRef, bool], FlowctlError | None] = {}
+    for table in tables:
+        letters = table.dead_letters
+        if letters is None or letters.to is None or found[table.id].error is not None:
+            continue
+        place = (letters.to, letters.create is not None)
+        if place not in reasons:
+            reasons[place] = _why_not(connections, letters, letters.to)
+        if (error := reasons[place]) is not None:
+            error.mark = error.mark or table.mark_of("dead_letters.to")
+            found[table.id] = replace(found[table.id], error=error)
+    return found
+
+
+def _why_not(connections: Connections, letters: DeadLetters, to: TargetRef) -> FlowctlError | None:
     try:
-        target = connections.get(letters.to.connection).target
+        target = connections.get(to.connection).target
         assert target is not None, "validate has refused connections that cannot be written"
-        _check(target, letters, letters.to)
+        return _refused(target, letters, to)
     except FlowctlError as error:
-        error.mark = error.mark or table.mark_of("dead_letters.to")
-        return replace(seen, error=error)
-    return seen
+        return error
 
 
-def _check(target: Target, letters: DeadLetters, to: TargetRef) -> None:
+def _refused(target: Target, letters: DeadLetters, to: TargetRef) -> FlowctlError | None:
     there = target.describe([to.object])[to.object]
     if there is None:
         refused = target.refuse_create(to.object, Layout(topic=TopicLayout(create=letters.create)))
-        if refused is not None:
-            why, hint = refused
-            raise StoppedByPolicy(f"dead letters: {why}", hint=hint)
-    elif not target.is_log and not {column.name.lower() for column in there.columns} >= reserved.LETTERS:
-        raise StoppedByPolicy(
-            f"{to}, which is for dead letters, exists and was not made by flowctl",
-            hint="Rename or drop it, or give the dead letters another `to`",
-        )
+        if refused is None:
+            return None
+        why, hint = refused
+        return StoppedByPolicy(f"dead letters: {why}", hint=hint)
+    if target.is_log or {column.name.lower() for column in there.columns} >= reserved.LETTERS:
+        return None
+    return StoppedByPolicy(
+        f"{to}, which is for dead letters, exists and was not made by flowctl",
+        hint="Rename or drop it, or give the dead letters another `to`",
+    )

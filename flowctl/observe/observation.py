@@ -67,7 +67,7 @@ def observe(
         ),
         _connections(tables),
     )
-    observed = {table.id: with_letters(table, _merge(table, looked), connections) for table in tables}
+    observed = with_letters({table.id: _merge(table, looked) for table in tables}, tables, connections)
     asked = {name: info for seen in looked.values() for name, info in seen.streams.items()}
     unlisted = {  # which tables it captures is not known: it must not pass over any
         name: discovery.failures[table.id]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.buffered import buffered, frame_of
@@ -85,7 +86,7 @@ def place_of(stack: ExitStack, run: RunContext, table: TableSpec, target: Target
         found = open_connector(stack, run, letters.to.connection).target
         assert found is not None, "validate has refused connections that cannot be written"
         target = found
-    return Place(target, letters.to.object, SIDECAR, layout, shared=True)
+    return Place(target, letters.to.object, SIDECAR, layout, shared=not target.is_log)
 
 
 def places_of(stack: ExitStack, run: RunContext, table: TableSpec, target: Target) -> list[Place]:
@@ -119,9 +120,7 @@ def with_kept(
     does not read from the topic again: they have expired, or are of another topic. They become letters of this sequence
     number."""
     kept = _not_read_again(table, intent, run, place, spark)
-    if rejected is None or kept is None:
-        return rejected if kept is None else kept
-    return rejected.unionByName(kept)
+    return _united([one for one in (rejected, kept) if one is not None])
 
 
 def _not_read_again(
@@ -184,10 +183,11 @@ def _together(
         frames.append(failed.withColumn(landed_name("_error"), f.lit(CHECK)).select(*map(named, names)))
     if read.letters is not None:
         frames.append(frame_of(read.letters, spark, folder).select(*map(named, names)))
-    if not frames:
-        return None
-    first, *others = frames
-    return first.unionByName(others[0]) if others else first
+    return _united(frames)
+
+
+def _united(frames: Sequence[DataFrame]) -> DataFrame | None:
+    return reduce(lambda one, other: one.unionByName(other), frames) if frames else None
 
 
 def _example(rejected: DataFrame | None) -> str:

@@ -292,10 +292,15 @@ class TableSpec:
 
     @property
     def connections(self) -> tuple[str, ...]:
-        """Names: the source's, which a table by SQL does not have, the target's, and that of dead letters."""
+        """Names: the source's, which a table by SQL does not have, and those of what is written."""
         source = () if isinstance(self.source, SqlSource) else (self.source.connection,)
-        letters = (to.connection,) if self.dead_letters is not None and (to := self.dead_letters.to) else ()
-        return tuple(dict.fromkeys((*source, self.target.connection, *letters)))
+        return tuple(dict.fromkeys((*source, *(to.connection for to in self.written.values()))))
+
+    @property
+    def written(self) -> Mapping[str, TargetRef]:
+        """The target, and the place that is named for dead letters, by the path in the spec."""
+        letters = self.dead_letters.to if self.dead_letters is not None else None
+        return {"to": self.target, **({"dead_letters.to": letters} if letters is not None else {})}
 
     @property
     def quarantines(self) -> bool:

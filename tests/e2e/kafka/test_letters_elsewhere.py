@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flowctl.crashpoints import POINTS, Point, TopicPoint
-from tests.e2e.flows import Flow, Row
+from tests.e2e.flows import Flow, Row, sqlite_script
 from tests.e2e.kafka.test_dead_letters import Mixed, listed
 from tests.e2e.kafka.test_topics import kill_at_random, write_bus
 from tests.e2e.targets import Kind, TargetPlace, place
@@ -162,6 +162,14 @@ def test_a_letter_in_a_topic_is_the_message_and_what_is_wrong(flows: Flows, topi
     for command in ("show", "replay"):
         refused = flows.flow.run("dlq", command, "flow.yaml", "clicks", expect=64)
         assert "which flowctl does not read back" in refused.words
+
+
+def test_a_table_of_others_takes_no_letters(flows: Flows, topic: str) -> None:
+    kafka.create_topic(flows.address, topic)
+    sqlite_script(flows.flow.folder / "target.db", "CREATE TABLE letters (id bigint)")
+    flows.write(flows.clicks(topic, "db:letters"), flows.clicks(topic, "db:letters", name="views"))
+    refused = flows.flow.apply(expect=6)
+    assert refused.words.count("db:letters, which is for dead letters, exists and was not made by flowctl") == 2
 
 
 @pytest.mark.full
