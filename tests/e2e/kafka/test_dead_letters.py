@@ -299,6 +299,19 @@ def test_what_fails_a_check_is_a_letter_too(flow: Flow, kafka_broker: str, topic
     assert letters_of(target).rows(("_offset", "_seq")) == [(2, 2)]
 
 
+def test_lines_of_csv_that_do_not_fit_are_letters(flow: Flow, kafka_broker: str, topic: str) -> None:
+    kafka.create_topic(kafka_broker, topic)
+    values = [b"1|'a|b'", b"2|", b"x|c", b"3|d|e", b"4|d\n", None]
+    kafka.send(kafka_broker, topic, values)
+    target = place("sqlite", flow.folder, "")
+    format = """{type: csv, schema: {id: bigint, name: string}, delimiter: "|", quote: "'"}"""
+    table = f"clicks: {{from: bus:{topic}, format: {format}, to: out:{target.object}, mode: append, {OPTIONS}}}"
+    write_tables(flow, kafka_broker, target.connection, f"  {table}")
+    flow.apply()
+    assert target.rows(("_offset", "id", "name")) == [(0, 1, "a|b"), (1, 2, None), (4, 4, "d"), (5, None, None)]
+    assert letters_of(target).rows(("_offset", "_error")) == [(2, "wrong_type"), (3, "not_csv")]
+
+
 def test_what_dlq_refuses(flow: Flow, kafka_broker: str, topic: str) -> None:
     target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target)
