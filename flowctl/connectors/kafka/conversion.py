@@ -11,7 +11,7 @@ from flowctl.connectors.arrow import arrow_schema, arrow_type
 from flowctl.connectors.kafka.encodings.decoder import Decoder
 from flowctl.connectors.kafka.encodings.json import JsonDecoder
 from flowctl.connectors.kafka.envelopes import Rows, operations_of, rows_of
-from flowctl.connectors.kafka.messages import PARTS, Message, native_types, parts
+from flowctl.connectors.kafka.messages import PARTS, Message, native_types, parts, values_of
 from flowctl.connectors.kafka.unfit import (
     NO_KEY,
     NO_TIME,
@@ -141,7 +141,7 @@ class Conversion:
 
     def _found(self, messages: Sequence[Message], columns: Sequence[Column]) -> Rows:
         """The rows of these messages, with the fields of ``columns``."""
-        values = [message.value() for message in messages]
+        values = values_of(messages)
         if self.payload.declared:
             decode = self.payload.values.decoded
             found = rows_of(values, columns, decode, self.payload.envelope, self.payload.key)
@@ -174,7 +174,7 @@ class Conversion:
             key = message.key()
             if found := NO_KEY if key is None else payload.keys.unfit(key, self._of_key):
                 return found
-        for column, value in ((one, PARTS[one.name](message)) for one in self._texts):
+        for column, value in ((one, PARTS[one.name]([message])[0]) for one in self._texts):
             if value is not None and not _is_utf8(value):
                 return not_utf8(column)
         if not payload.declared:
@@ -192,7 +192,7 @@ class Conversion:
                 continue
             try:
                 _array([message], column)
-            except pa.ArrowInvalid:
+            except (pa.ArrowInvalid, Refused):
                 return NO_TIME if column.type == types.TIMESTAMP else not_utf8(column)
         for column in self._of_key:
             try:
@@ -228,7 +228,7 @@ def _array(messages: Sequence[Message], column: Column) -> pa.Array:
     of = PARTS.get(column.name)
     if of is None:
         raise TableError(f"a message has no {column.name}", hint="Plan again")
-    return pa.array(list(map(of, messages)), native_types()[column.name]).cast(arrow_type(column.type))
+    return pa.array(of(messages), native_types()[column.name]).cast(arrow_type(column.type))
 
 
 def _letters(unfit: Sequence[tuple[Message, Unfit]]) -> pa.RecordBatch:

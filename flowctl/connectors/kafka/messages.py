@@ -8,8 +8,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flowctl.connectors.kafka.unfit import NO_TIME, Refused
 from flowctl.connectors.letters import MESSAGE_COLUMNS, landed_name
 from flowctl.connectors.source import PLACE_COLUMN, TIME_COLUMN
 from flowctl.text import bytes_in_json
@@ -63,24 +65,35 @@ class Letter:
         return headers_from_text(self.row["_headers"])
 
 
-_PARTS: Mapping[str, Callable[[Message], Any]] = {
-    "_topic": lambda message: message.topic(),
-    "_partition": lambda message: message.partition(),
-    "_offset": lambda message: message.offset(),
-    "_timestamp": lambda message: milliseconds(message, is_letter=True),
-    "_key": lambda message: message.key(),
-    "_value": lambda message: message.value(),
-    "_headers": lambda message: headers_text(message.headers()),
-    "_schema_id": lambda message: schema_id(message.value()),
+#: A part of each message.
+Part = Callable[[Sequence[Message]], list[Any]]
+
+
+def _each(name: str) -> Part:
+    called = methodcaller(name)
+    return lambda messages: list(map(called, messages))
+
+
+values_of = _each("value")
+_times = _each("timestamp")
+_PARTS: Mapping[str, Part] = {
+    "_topic": _each("topic"),
+    "_partition": _each("partition"),
+    "_offset": _each("offset"),
+    "_timestamp": lambda messages: milliseconds(messages, are_letters=True),
+    "_key": _each("key"),
+    "_value": values_of,
+    "_headers": lambda messages: [headers_text(message.headers()) for message in messages],
+    "_schema_id": lambda messages: list(map(schema_id, values_of(messages))),
 }
-#: What a message has, by the name of its column in a table, and in a letter.
-PARTS: Mapping[str, Callable[[Message], Any]] = {
-    "value": _PARTS["_value"],
+#: What messages have, by the name of its column in a table, and in a letter.
+PARTS: Mapping[str, Part] = {
+    "value": values_of,
     **_PARTS,
-    "_timestamp": lambda message: milliseconds(message),
+    "_timestamp": lambda messages: milliseconds(messages),
     **{landed_name(name): part for name, part in _PARTS.items()},
     PLACE_COLUMN: _PARTS["_offset"],
-    TIME_COLUMN: lambda message: milliseconds(message),
+    TIME_COLUMN: lambda messages: milliseconds(messages),
 }
 
 
@@ -101,16 +114,16 @@ def letters(rows: pa.RecordBatch) -> list[Message]:
     return [Letter(row) for row in rows.select([column.name for column in MESSAGE_COLUMNS]).to_pylist()]
 
 
-def milliseconds(message: Message, *, is_letter: bool = False) -> int | None:
-    """None where the topic keeps no times. A time that no calendar has raises ``pyarrow.ArrowInvalid``; a letter has
+def milliseconds(messages: Sequence[Message], *, are_letters: bool = False) -> list[int | None]:
+    """None where the topic keeps no times. A time that no calendar has raises :class:`~.unfit.Refused`; a letter has
     none then."""
-    import pyarrow as pa
-
-    kind, at = message.timestamp()
-    is_usable = 0 <= at <= _LAST
-    if kind and not is_usable and not is_letter:
-        raise pa.ArrowInvalid("a message is not of this era")
-    return at if kind and is_usable else None
+    given = _times(messages)
+    usable = [at if kind and 0 <= at <= _LAST else None for kind, at in given]
+    if not are_letters and None in usable:
+        refused = [number for number, (kind, _) in enumerate(given) if kind and usable[number] is None]
+        if refused:
+            raise Refused(dict.fromkeys(refused, NO_TIME))
+    return usable
 
 
 def schema_id(value: bytes | None) -> int | None:
@@ -146,6 +159,9 @@ def _bytes(header: Mapping[str, Any]) -> bytes | None:
 
 def parts(messages: Sequence[Message], most_bytes: int) -> Iterator[Sequence[Message]]:
     """In order, each of limited size."""
+    if sum(map(len, filter(None, values_of(messages)))) < most_bytes:
+        yield messages
+        return
     start = size = 0
     for at, message in enumerate(messages):
         size += len(message.value() or b"")
