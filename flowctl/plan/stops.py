@@ -225,10 +225,12 @@ def _definition_changed(case: Case) -> Stop | None:
 
 def _letters_elsewhere(case: Case) -> Stop | None:
     """Dead letters are to be read again, and the spec no longer says where they are."""
-    intent, now = case.begun, str(letters_of(case.table))
-    reading = intent.letters_at if intent is not None and intent.interval.letters is not None else ""
-    asked = reading or (case.state.replay.place if case.state.replay is not None and not case.full_refresh else now)
-    if asked == now or case.is_committed:
+    begun, replay, now = case.begun, case.state.replay, str(letters_of(case.table))
+    if begun is not None and begun.interval.letters is not None:
+        asked = now if case.is_committed else begun.letters_at
+    else:
+        asked = replay.place if replay is not None and not case.full_refresh else now
+    if asked == now:
         return None
     command = f"`flowctl dlq replay {case.spec_path} {shlex.quote(case.table.id)} --cancel`"
     return Stop(

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Seconds that one table waits while another one's dead letters are written to the same place.
-_PATIENCE = 60.0
+_PATIENCE = 20.0
 _WRITING = threading.Lock()
 
 

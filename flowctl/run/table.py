@@ -34,7 +34,7 @@ from flowctl.run.attempt import COMMIT_MARGIN, Attempt, AttemptResult, RunContex
 from flowctl.run.checks import BatchCounts
 from flowctl.run.late_schema import completed
 from flowctl.run.opening import open_rows, open_target, take_table_lease
-from flowctl.run.quarantine import quarantine, remove_rejected
+from flowctl.run.quarantine import begins_anew, quarantine, remove_rejected
 from flowctl.run.reading import LandedSnapshot, SqlSnapshot
 from flowctl.run.stage import Staging, stage
 from flowctl.spec.spec import TableSpec
@@ -308,19 +308,24 @@ def _begin_writing(work: TableWork, prepared: PreparedBatch, newest: Commit | No
     """Marks the attempt as writing: from here on, the target may be modified. Writes rejected rows to quarantine."""
     repeats = work.attempt.writing or isinstance(work.step, Recover)
     work.attempt.writing = True
-    table, job = work.table, prepared.job
+    gave_up = newest is not None and newest.void
+    if prepared.rejected is not None or repeats or gave_up or begins_anew(prepared.job):
+        _keep_rejected(work, prepared, newest, repeats=repeats)
+    crashpoints.reached("after_quarantine", work.table.id)
+
+
+def _keep_rejected(work: TableWork, prepared: PreparedBatch, newest: Commit | None, *, repeats: bool) -> None:
+    run, table, job, rejected = work.run, work.table, prepared.job, prepared.rejected
     with ExitStack() as stack:
         # Those after the first: the spec may have kept rows apart in another way when this number was first tried.
-        for number, place in enumerate(letters.places_of(stack, work.run, table, work.target)):
-            with letters.held(work.run, table, place):
+        for number, place in enumerate(letters.places_of(stack, run, table, work.target)):
+            with letters.held(run, table, place):
                 if number == 0:
-                    rejected, intent = prepared.rejected, work.attempt.intent
                     if table.dead_letters is not None:
-                        rejected = letters.with_kept(rejected, table, intent, work.run, place, work.spark)
+                        rejected = letters.with_kept(rejected, table, work.attempt.intent, run, place, work.spark)
                     quarantine(work.spark, place, job, rejected, newest, repeats=repeats)
                 elif repeats:
                     remove_rejected(lambda: work.spark, place, job, job.record.seq)
-    crashpoints.reached("after_quarantine", table.id)
 
 
 def _import_for_commits() -> None:
