@@ -44,7 +44,7 @@ _HEADERS = {
     "_run_id": "run.id",
 }
 _ROWS = 10_000
-#: A letter, by the partition and the offset of its message.
+#: A letter, by the topic, the partition and the offset of its message.
 _Place = tuple[str, str, str]
 
 
@@ -121,8 +121,8 @@ def _sent(cluster: Cluster, topic: Topic, since: OffsetsPosition, record: Commit
     for partition, end in stable.offsets:
         start = max(since.of(partition) or 0, oldest.of(partition) or 0)
         for message in read(cluster, topic.name, partition, start, end):
-            found = {name.removeprefix(PREFIX): value.decode() for name, value in message.headers() or ()
-                     if name.startswith(PREFIX) and value is not None}  # fmt: skip
+            given = [(name, value) for name, value in message.headers() or () if name.startswith(PREFIX)]
+            found = {name.removeprefix(PREFIX): (value or b"").decode(errors="replace") for name, value in given}
             if {name: found.get(name) for name in wanted} == wanted:
                 yield found["topic"], found["partition"], found["offset"]
 
