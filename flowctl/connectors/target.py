@@ -339,6 +339,7 @@ class Target(TargetRules):
         self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int, through: int | None = None
     ) -> None:
         """Keeps rejected rows in a sidecar: makes ``frame`` (of ``job.columns``) the only rows of ``job.object`` with
-        this job's lineage and a ``_seq`` from ``since`` to ``through`` (None: or above); creates the table and the
-        columns that it lacks.
-        Committed before the batch, after ``before_commit``; a repetition replaces the rows."""
+        this job's lineage (and table, if they have a ``_table``) and a ``_seq`` from ``since`` to ``through`` (None: or
+        above); creates the table and the columns that it lacks. Committed before the batch, after ``before_commit``; a
+        repetition replaces the rows. A log, which gets dead letters only, is sent those of ``frame`` that it does not
+        have under this sequence number, and keeps all."""

@@ -9,7 +9,7 @@ from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import TableInfo
 from flowctl.plan import checks
 from flowctl.plan.case import Case
-from flowctl.resolve.places import DEAD_LETTERS
+from flowctl.resolve.places import letters_of
 from flowctl.spec.spec import TableSpec
 from flowctl.text import some
 
@@ -39,7 +39,7 @@ def _last_row(case: Case) -> str:
 
 
 def _letters(case: Case) -> str:
-    return f"dead letters to {case.table.target}{DEAD_LETTERS}" if case.table.dead_letters is not None else ""
+    return f"dead letters to {letters_of(case.table)}" if case.table.dead_letters is not None else ""
 
 
 def _making(step: Load | Recover, case: Case) -> str:

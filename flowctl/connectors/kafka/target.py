@@ -160,7 +160,12 @@ class KafkaTarget(Target):
     def quarantine(
         self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int, through: int | None = None
     ) -> None:
-        raise TableError(f"{job.object}: a topic keeps no rejected rows", hint="Set `on_fail: fail` or warn")
+        from flowctl.connectors.kafka.sink.letters import send_letters
+
+        folder = self._buffer.folder(f"letters-{job.record.table}-{job.record.seq}")
+        in_order = frame.orderBy("_topic", "_partition", "_offset")
+        rows = computed(in_order, OnEngine(in_order), lambda: folder)
+        send_letters(self.cluster, record_batches(rows), folder.rows(), job)
 
     @property
     def _buffer(self) -> Buffer:
