@@ -7,8 +7,9 @@ import datetime as dt
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+from uuid import UUID
 
 from flowctl.connectors.letters import MESSAGE_COLUMNS, landed_name
 from flowctl.connectors.source import PLACE_COLUMN, TIME_COLUMN
@@ -20,6 +21,28 @@ if TYPE_CHECKING:
 #: The byte before the id, and the bytes of both. Source: "Wire format" in the documentation of Confluent's registry.
 _MAGIC, HEADER_BYTES = 0, 5
 Headers = list[tuple[str, bytes | None]]
+Role = Literal["value", "key"]
+
+
+@dataclass(frozen=True)
+class HeaderId:
+    """The id of a schema in a header: Apicurio's global id, or that of the content; or Confluent's GUID."""
+
+    kind: Literal["globalId", "contentId", "guid"]
+    value: int | str
+
+    def __str__(self) -> str:
+        return f"{self.value} ({self.kind})"
+
+
+#: That of a schema in a registry. A number is Confluent's.
+SchemaId = int | HeaderId
+
+
+class NamedValue(bytes):
+    """What was written with the schema whose id is in a header of its message."""
+
+    schema: HeaderId
 
 
 class Message(Protocol):
@@ -71,7 +94,7 @@ _PARTS: Mapping[str, Callable[[Message], Any]] = {
     "_key": lambda message: message.key(),
     "_value": lambda message: message.value(),
     "_headers": lambda message: headers_text(message.headers()),
-    "_schema_id": lambda message: schema_id(message.value()),
+    "_schema_id": lambda message: schema_id(named_value(message.value(), message.headers(), "value")),
 }
 #: What a message has, by the name of its column in a table, and in a letter.
 PARTS: Mapping[str, Callable[[Message], Any]] = {
@@ -113,9 +136,47 @@ def milliseconds(message: Message, *, is_letter: bool = False) -> int | None:
     return at if kind and is_usable else None
 
 
+def named_value(value: bytes | None, headers: Headers | None, role: Role) -> bytes | None:
+    """A :class:`NamedValue` if a header names its schema; the last one counts."""
+    if value is None or not headers:
+        return value
+    for name, content in reversed(headers):
+        if name in _ID_HEADERS[role] and (found := _header_id(_ID_HEADERS[role][name], content)):
+            id, indexes = found
+            made = NamedValue(indexes + value if indexes else value)
+            made.schema = id
+            return made
+    return value
+
+
+#: The headers of a message that name the schema of its value or key. Sources: `KafkaSerdeHeaders` of Apicurio, and
+#: `header_schema_id_serializer` of Confluent's client.
+_ID_HEADERS: Mapping[Role, Mapping[str, Literal["globalId", "contentId", "guid"]]] = {
+    "value": {
+        "apicurio.value.globalId": "globalId",
+        "apicurio.value.contentId": "contentId",
+        "__value_schema_id": "guid",
+    },
+    "key": {"apicurio.key.globalId": "globalId", "apicurio.key.contentId": "contentId", "__key_schema_id": "guid"},
+}
+_NUMBER_BYTES, _GUID_MAGIC, _GUID_BYTES = 8, 1, 17
+
+
+@lru_cache(maxsize=1000)
+def _header_id(kind: Literal["globalId", "contentId", "guid"], content: bytes | None) -> tuple[HeaderId, bytes] | None:
+    """With what comes before the value: Protobuf's indexes. None: this is no id."""
+    if content is None:
+        return None
+    if kind != "guid":
+        return (HeaderId(kind, int.from_bytes(content, "big")), b"") if len(content) == _NUMBER_BYTES else None
+    if len(content) < _GUID_BYTES or content[0] != _GUID_MAGIC:
+        return None
+    return HeaderId(kind, str(UUID(bytes=content[1:_GUID_BYTES]))), content[_GUID_BYTES:]
+
+
 def schema_id(value: bytes | None) -> int | None:
     """The id of a registry's schema that a value begins with; None if it begins with none."""
-    if value is None or len(value) < HEADER_BYTES or value[0] != _MAGIC:
+    if value is None or isinstance(value, NamedValue) or len(value) < HEADER_BYTES or value[0] != _MAGIC:
         return None
     return int.from_bytes(value[1:HEADER_BYTES], "big")
 
