@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from flowctl.connectors.kafka.messages import HeaderId
+from flowctl.connectors.kafka.schema_ids import HeaderId
 
 #: Asks for a path below the interface; None: there is no such thing (HTTP 404).
 Get = Callable[[str], bytes | None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,13 +11,14 @@ from flowctl.connectors.arrow import arrow_schema, arrow_type
 from flowctl.connectors.kafka.encodings.decoder import Decoder
 from flowctl.connectors.kafka.encodings.json import JsonDecoder
 from flowctl.connectors.kafka.envelopes import Rows, operations_of, rows_of
-from flowctl.connectors.kafka.messages import PARTS, Message, Role, named_value, native_types, parts
+from flowctl.connectors.kafka.messages import PARTS, Message, keys_of, named_values, native_types, parts, values_of
+from flowctl.connectors.kafka.schema_ids import Role
 from flowctl.connectors.kafka.unfit import (
     NO_KEY,
     NO_TIME,
     NOT_JSON,
+    Refused,
     Unfit,
-    Unreadable,
     not_change,
     not_utf8,
     wrong_type,
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
 OPERATION = "_op"
 #: Bytes of messages that are decoded at once.
 BATCH_BYTES = 16 << 20
-#: Messages among which those that do not fit are looked for; and of these, how many are found by the parser's own word:
-#: each takes as long as looking at 150 others. Measured with one in 10 to one in 5,000.
-_SIFTED, _FEW = 1_000, 1
+#: Messages among which those that do not fit are looked for.
+_SIFTED = 1_000
+#: By the numbers of messages, why they do not fit.
+Whys = dict[int, Unfit]
 
 
 @dataclass(frozen=True)
@@ -56,20 +58,16 @@ class Payload:
     key: Sequence[str] = ()
     is_ordered: bool = True
     values: Decoder = field(default_factory=JsonDecoder, compare=False)
-    keys: Decoder = field(default_factory=lambda: JsonDecoder("key.schema"), compare=False)
+    keys: Decoder = field(default_factory=JsonDecoder, compare=False)
     registered: Collection[Role] = ()
 
     def values_of(self, messages: Sequence[Message]) -> list[bytes | None]:
         """For :attr:`values`."""
-        if "value" not in self.registered:
-            return [message.value() for message in messages]
-        return [named_value(message.value(), message.headers(), "value") for message in messages]
+        return named_values(messages, "value") if "value" in self.registered else values_of(messages)
 
     def keys_of(self, messages: Sequence[Message]) -> list[bytes | None]:
         """For :attr:`keys`."""
-        if "key" not in self.registered:
-            return [message.key() for message in messages]
-        return [named_value(message.key(), message.headers(), "key") for message in messages]
+        return named_values(messages, "key") if "key" in self.registered else keys_of(messages)
 
 
 @dataclass(frozen=True)
@@ -88,47 +86,7 @@ class Conversion:
     def _deliver(self, messages: Sequence[Message], sink: SegmentSink, rejected: SegmentSink | None) -> int:
         import pyarrow as pa
 
-        try:
-            rows = self._rows(messages)
-        except (pa.ArrowInvalid, Unreadable):
-            parts = (messages[at : at + _SIFTED] for at in range(0, len(messages), _SIFTED))
-            return sum(self._deliver_part(part, sink, rejected) for part in parts)
-        sink.write(rows)
-        return int(rows.num_rows)
-
-    def _deliver_part(self, messages: Sequence[Message], sink: SegmentSink, rejected: SegmentSink | None) -> int:
-        """As :meth:`_deliver`. Where the parser tells which message it has refused, those before and after it are
-        decoded together; otherwise, or if it refuses many, each is looked at."""
-        import pyarrow as pa
-
-        count = refused = 0
-        while messages:
-            try:
-                rows = self._rows(messages)
-            except (pa.ArrowInvalid, Unreadable) as error:
-                at = self.payload.values.refused(error)
-                why = self._why_at_once(messages[at]) if at is not None and at < len(messages) else None
-                if at is None or why is None or rejected is None or refused == _FEW:
-                    return count + self._deliver_fitting(messages, sink, rejected)
-                refused += 1
-                count += self._deliver_part(messages[:at], sink, rejected)
-                rejected.write(_letters([(messages[at], why)]))
-                messages = messages[at + 1 :]
-            else:
-                sink.write(rows)
-                return count + int(rows.num_rows)
-        return count
-
-    def _deliver_fitting(self, messages: Sequence[Message], sink: SegmentSink, rejected: SegmentSink | None) -> int:
-        import pyarrow as pa
-
-        unfit = {at: why for at, message in enumerate(messages) if (why := self._why_at_once(message)) is not None}
-        fitting = []
-        for start, found in _sifted([at for at in range(len(messages)) if at not in unfit], messages, self._rows):
-            if found is None:
-                unfit[start] = self._why(messages[start])
-            else:
-                fitting.append(found)
+        fitting, unfit = self._sorted_out(messages)
         letters = [(messages[at], unfit[at]) for at in sorted(unfit)]
         if letters and rejected is None:
             message, why = letters[0]
@@ -140,8 +98,35 @@ class Conversion:
             sink.write(pa.concat_batches(fitting))
         return sum(rows.num_rows for rows in fitting)
 
+    def _sorted_out(self, messages: Sequence[Message], *, seen: bool = False) -> tuple[list[pa.RecordBatch], Whys]:
+        """The rows of the messages that fit, in order, and why the others do not. ``seen``: each was looked at."""
+        import pyarrow as pa
+
+        if not messages:
+            return [], {}
+        try:
+            return [self._rows(messages)], {}
+        except Refused as error:
+            unfit = {at: why or self._why(messages[at]) for at, why in error.whys.items()}
+            return self._without(messages, unfit, seen)
+        except pa.ArrowInvalid:  # it does not tell which message it is
+            if len(messages) == 1:
+                return [], {0: self._why(messages[0])}
+        if len(messages) <= _SIFTED and not seen:
+            found = {at: self._why_at_once(message) for at, message in enumerate(messages)}
+            return self._without(messages, {at: why for at, why in found.items() if why is not None}, seen=True)
+        middle = len(messages) // 2
+        fitting, unfit = self._sorted_out(messages[:middle], seen=seen)
+        second, more = self._sorted_out(messages[middle:], seen=seen)
+        return fitting + second, unfit | {middle + at: why for at, why in more.items()}
+
+    def _without(self, messages: Sequence[Message], unfit: Whys, seen: bool) -> tuple[list[pa.RecordBatch], Whys]:
+        rest = [at for at in range(len(messages)) if at not in unfit]
+        fitting, more = self._sorted_out([messages[at] for at in rest], seen=seen)
+        return fitting, unfit | {rest[at]: why for at, why in more.items()}
+
     def _rows(self, messages: Sequence[Message]) -> pa.RecordBatch:
-        """Raises ``pyarrow.ArrowInvalid`` or ``Unreadable`` if a message does not fit."""
+        """Raises ``pyarrow.ArrowInvalid`` or ``Refused`` if a message does not fit."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -200,7 +185,7 @@ class Conversion:
             [key] = payload.keys_of([message])
             if found := NO_KEY if key is None else payload.keys.unfit(key, payload.of_key):
                 return found
-        for column, value in ((one, PARTS[one.name](message)) for one in self._texts):
+        for column, value in ((one, PARTS[one.name]([message])[0]) for one in self._texts):
             if value is not None and not _is_utf8(value):
                 return not_utf8(column)
         if not payload.declared:
@@ -209,24 +194,27 @@ class Conversion:
         return payload.values.unfit(value, payload.declared, payload.envelope, payload.key)
 
     def _why(self, message: Message) -> Unfit:
+        """Of a message that does not fit."""
         import pyarrow as pa
 
+        if found := self._why_at_once(message):
+            return found
         for column in self.columns:
             if column.name not in PARTS:
                 continue
             try:
                 _array([message], column)
-            except pa.ArrowInvalid:
+            except (pa.ArrowInvalid, Refused):
                 return NO_TIME if column.type == types.TIMESTAMP else not_utf8(column)
         for column in self.payload.of_key:
             try:
                 self.payload.keys.decoded(self.payload.keys_of([message]), [column])
-            except (pa.ArrowInvalid, Unreadable):
+            except (pa.ArrowInvalid, Refused):
                 return wrong_type(column, "key.schema")
         for columns in ([], *([column] for column in self.payload.declared)):
             try:
                 self._found([message], columns)
-            except (pa.ArrowInvalid, Unreadable):
+            except (pa.ArrowInvalid, Refused):
                 if columns:
                     return wrong_type(columns[0])
                 return not_change(self.payload.envelope) if self.payload.envelope else NOT_JSON
@@ -252,7 +240,7 @@ def _array(messages: Sequence[Message], column: Column) -> pa.Array:
     of = PARTS.get(column.name)
     if of is None:
         raise TableError(f"a message has no {column.name}", hint="Plan again")
-    return pa.array(list(map(of, messages)), native_types()[column.name]).cast(arrow_type(column.type))
+    return pa.array(of(messages), native_types()[column.name]).cast(arrow_type(column.type))
 
 
 def _letters(unfit: Sequence[tuple[Message, Unfit]]) -> pa.RecordBatch:
@@ -262,24 +250,3 @@ def _letters(unfit: Sequence[tuple[Message, Unfit]]) -> pa.RecordBatch:
     arrays = [_array(messages, column) for column in landed(MESSAGE_COLUMNS)]
     arrays += [pa.array([getattr(why, column.name[1:]) for _, why in unfit], pa.string()) for column in ERROR_COLUMNS]
     return pa.record_batch(arrays, schema=arrow_schema(landed(LETTER_COLUMNS)))
-
-
-def _sifted(
-    numbers: Sequence[int], messages: Sequence[Message], convert: Callable[[Sequence[Message]], pa.RecordBatch]
-) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-    """In order: the rows of as many messages as ``convert`` accepts together, after the number of the first; or None
-    after that of one that it does not accept."""
-    import pyarrow as pa
-
-    if not numbers:
-        return
-    try:
-        rows = convert([messages[at] for at in numbers])
-    except (pa.ArrowInvalid, Unreadable):
-        rows = None
-    if rows is not None or len(numbers) == 1:
-        yield numbers[0], rows
-        return
-    middle = len(numbers) // 2
-    yield from _sifted(numbers[:middle], messages, convert)
-    yield from _sifted(numbers[middle:], messages, convert)

@@ -7,42 +7,18 @@ import datetime as dt
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol
-from uuid import UUID
+from functools import cache
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Protocol
 
+from flowctl.connectors.kafka.schema_ids import Headers, Role, named_value, schema_id
+from flowctl.connectors.kafka.unfit import NO_TIME, Refused
 from flowctl.connectors.letters import MESSAGE_COLUMNS, landed_name
 from flowctl.connectors.source import PLACE_COLUMN, TIME_COLUMN
 from flowctl.text import bytes_in_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-#: The byte before the id, and the bytes of both. Source: "Wire format" in the documentation of Confluent's registry.
-_MAGIC, HEADER_BYTES = 0, 5
-Headers = list[tuple[str, bytes | None]]
-Role = Literal["value", "key"]
-
-
-@dataclass(frozen=True)
-class HeaderId:
-    """The id of a schema in a header: Apicurio's global id, or that of the content; or Confluent's GUID."""
-
-    kind: Literal["globalId", "contentId", "guid"]
-    value: int | str
-
-    def __str__(self) -> str:
-        return f"{self.value} ({self.kind})"
-
-
-#: That of a schema in a registry. A number is Confluent's.
-SchemaId = int | HeaderId
-
-
-class NamedValue(bytes):
-    """What was written with the schema whose id is in a header of its message."""
-
-    schema: HeaderId
 
 
 class Message(Protocol):
@@ -86,24 +62,35 @@ class Letter:
         return headers_from_text(self.row["_headers"])
 
 
-_PARTS: Mapping[str, Callable[[Message], Any]] = {
-    "_topic": lambda message: message.topic(),
-    "_partition": lambda message: message.partition(),
-    "_offset": lambda message: message.offset(),
-    "_timestamp": lambda message: milliseconds(message, is_letter=True),
-    "_key": lambda message: message.key(),
-    "_value": lambda message: message.value(),
-    "_headers": lambda message: headers_text(message.headers()),
-    "_schema_id": lambda message: schema_id(named_value(message.value(), message.headers(), "value")),
+#: A part of each message.
+Part = Callable[[Sequence[Message]], list[Any]]
+
+
+def _each(name: str) -> Part:
+    called = methodcaller(name)
+    return lambda messages: list(map(called, messages))
+
+
+values_of, keys_of = _each("value"), _each("key")
+_times = _each("timestamp")
+_PARTS: Mapping[str, Part] = {
+    "_topic": _each("topic"),
+    "_partition": _each("partition"),
+    "_offset": _each("offset"),
+    "_timestamp": lambda messages: milliseconds(messages, are_letters=True),
+    "_key": keys_of,
+    "_value": values_of,
+    "_headers": lambda messages: [headers_text(message.headers()) for message in messages],
+    "_schema_id": lambda messages: list(map(schema_id, named_values(messages, "value"))),
 }
-#: What a message has, by the name of its column in a table, and in a letter.
-PARTS: Mapping[str, Callable[[Message], Any]] = {
-    "value": _PARTS["_value"],
+#: What messages have, by the name of its column in a table, and in a letter.
+PARTS: Mapping[str, Part] = {
+    "value": values_of,
     **_PARTS,
-    "_timestamp": lambda message: milliseconds(message),
+    "_timestamp": lambda messages: milliseconds(messages),
     **{landed_name(name): part for name, part in _PARTS.items()},
     PLACE_COLUMN: _PARTS["_offset"],
-    TIME_COLUMN: lambda message: milliseconds(message),
+    TIME_COLUMN: lambda messages: milliseconds(messages),
 }
 
 
@@ -124,66 +111,22 @@ def letters(rows: pa.RecordBatch) -> list[Message]:
     return [Letter(row) for row in rows.select([column.name for column in MESSAGE_COLUMNS]).to_pylist()]
 
 
-def milliseconds(message: Message, *, is_letter: bool = False) -> int | None:
-    """None where the topic keeps no times. A time that no calendar has raises ``pyarrow.ArrowInvalid``; a letter has
+def milliseconds(messages: Sequence[Message], *, are_letters: bool = False) -> list[int | None]:
+    """None where the topic keeps no times. A time that no calendar has raises :class:`~.unfit.Refused`; a letter has
     none then."""
-    import pyarrow as pa
-
-    kind, at = message.timestamp()
-    is_usable = 0 <= at <= _LAST
-    if kind and not is_usable and not is_letter:
-        raise pa.ArrowInvalid("a message is not of this era")
-    return at if kind and is_usable else None
-
-
-def named_value(value: bytes | None, headers: Headers | None, role: Role) -> bytes | None:
-    """A :class:`NamedValue` if a header names its schema; the last one counts."""
-    if value is None or not headers:
-        return value
-    for name, content in reversed(headers):
-        if name in _ID_HEADERS[role] and (found := _header_id(_ID_HEADERS[role][name], content)):
-            id, indexes = found
-            made = NamedValue(indexes + value if indexes else value)
-            made.schema = id
-            return made
-    return value
+    given = _times(messages)
+    usable = [at if kind and 0 <= at <= _LAST else None for kind, at in given]
+    if not are_letters and None in usable:
+        refused = [number for number, (kind, _) in enumerate(given) if kind and usable[number] is None]
+        if refused:
+            raise Refused(dict.fromkeys(refused, NO_TIME))
+    return usable
 
 
-#: The headers of a message that name the schema of its value or key. Sources: `KafkaSerdeHeaders` of Apicurio, and
-#: `header_schema_id_serializer` of Confluent's client.
-_ID_HEADERS: Mapping[Role, Mapping[str, Literal["globalId", "contentId", "guid"]]] = {
-    "value": {
-        "apicurio.value.globalId": "globalId",
-        "apicurio.value.contentId": "contentId",
-        "__value_schema_id": "guid",
-    },
-    "key": {"apicurio.key.globalId": "globalId", "apicurio.key.contentId": "contentId", "__key_schema_id": "guid"},
-}
-_NUMBER_BYTES, _GUID_MAGIC, _GUID_BYTES = 8, 1, 17
-
-
-@lru_cache(maxsize=1000)
-def _header_id(kind: Literal["globalId", "contentId", "guid"], content: bytes | None) -> tuple[HeaderId, bytes] | None:
-    """With what comes before the value: Protobuf's indexes. None: this is no id."""
-    if content is None:
-        return None
-    if kind != "guid":
-        return (HeaderId(kind, int.from_bytes(content, "big")), b"") if len(content) == _NUMBER_BYTES else None
-    if len(content) < _GUID_BYTES or content[0] != _GUID_MAGIC:
-        return None
-    return HeaderId(kind, str(UUID(bytes=content[1:_GUID_BYTES]))), content[_GUID_BYTES:]
-
-
-def schema_id(value: bytes | None) -> int | None:
-    """The id of a registry's schema that a value begins with; None if it begins with none."""
-    if value is None or isinstance(value, NamedValue) or len(value) < HEADER_BYTES or value[0] != _MAGIC:
-        return None
-    return int.from_bytes(value[1:HEADER_BYTES], "big")
-
-
-def header(id: int) -> bytes:
-    """What comes before a value that was written with the schema of this id."""
-    return bytes([_MAGIC]) + id.to_bytes(HEADER_BYTES - 1, "big")
+def named_values(messages: Sequence[Message], role: Role) -> list[bytes | None]:
+    """Values or keys, with the schemas that headers name."""
+    parts = (values_of if role == "value" else keys_of)(messages)
+    return [named_value(one, message.headers(), role) for one, message in zip(parts, messages, strict=True)]
 
 
 def headers_text(headers: Headers | None) -> str | None:
@@ -207,6 +150,9 @@ def _bytes(header: Mapping[str, Any]) -> bytes | None:
 
 def parts(messages: Sequence[Message], most_bytes: int) -> Iterator[Sequence[Message]]:
     """In order, each of limited size."""
+    if sum(map(len, filter(None, values_of(messages)))) < most_bytes:
+        yield messages
+        return
     start = size = 0
     for at, message in enumerate(messages):
         size += len(message.value() or b"")

@@ -16,8 +16,8 @@ from flowctl.connectors.kafka.encodings.json_values import require_readable
 from flowctl.connectors.kafka.encodings.protobuf import ProtobufSchema
 from flowctl.connectors.kafka.encodings.schema import Field, WriterSchema
 from flowctl.connectors.kafka.encodings.written import OneWriter, RegisteredWriters, Writers, WrittenDecoder
-from flowctl.connectors.kafka.messages import HeaderId, Role, SchemaId
 from flowctl.connectors.kafka.registry import Registry, Schema
+from flowctl.connectors.kafka.schema_ids import HeaderId, Role, SchemaId
 from flowctl.connectors.kafka.unfit import NAMES, NO_MESSAGE, Unreadable, other_schema
 from flowctl.connectors.source import Relation
 from flowctl.errors import TableError
@@ -76,11 +76,10 @@ class Payloads:
         pin: tuple[int, int] | None,
     ) -> tuple[tuple[Column, ...], Decoder, tuple[int, int] | None]:
         """The columns of values or of keys, what decodes them, and the schema that they were planned by."""
-        where = "schema" if role == "value" else "key.schema"
         declared = _declared(options.get("schema", {}), kind)
         if kind == "json" and not options.get("registry"):
             require_readable(declared)
-            return declared, JsonDecoder(where), None
+            return declared, JsonDecoder(), None
         message = str(options.get("message", ""))
         if "schema_file" in options:
             file = Path(self.base_dir, str(options["schema_file"]))
@@ -110,7 +109,7 @@ class Payloads:
         used = (found.id, found.version) if found else None
         if kind == "json":
             require_readable(columns)
-            return columns, RegisteredJsonDecoder(writers, JsonDecoder(where)), used
+            return columns, RegisteredJsonDecoder(writers, JsonDecoder()), used
         return columns, WrittenDecoder(writers, reader), used
 
     def _registry(self) -> Registry:

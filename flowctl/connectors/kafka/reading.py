@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.kafka.client import Cluster, Topic
@@ -74,7 +75,10 @@ class TopicCapture(Capture):
             if is_interrupted():
                 raise Interrupted("the run was asked to stop while a topic was read", hint="Run again to finish it")
             open, taken = set(ends), []
-            for message in consumer.consume(_BATCH_MESSAGES, timeout=0.5):
+            consumed = consumer.consume(_BATCH_MESSAGES, timeout=0.5)
+            if _are_inside(consumed, ends):
+                taken, consumed, heard = consumed, [], time.monotonic()
+            for message in consumed:
                 partition, error = message.partition(), message.error()
                 if error is None:
                     heard = time.monotonic()
@@ -122,3 +126,15 @@ class TopicCapture(Capture):
             f"messages of partition {partition} of topic {self.topic.name} expired while they were read",
             hint="Plan again: it shows how many are gone",
         )
+
+
+def _are_inside(messages: Sequence[Message], ends: Mapping[int, int]) -> bool:
+    """Whether these are messages only, some, and of no partition the last one. Most batches are: a look at each message
+    takes as long as decoding it."""
+    if not messages or any(map(_ERROR, messages)):
+        return False
+    last = dict(zip(map(_PARTITION, messages), messages, strict=True))
+    return all((message.offset() or 0) + 1 < ends.get(partition, 0) for partition, message in last.items())
+
+
+_ERROR, _PARTITION = methodcaller("error"), methodcaller("partition")

@@ -9,8 +9,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.kafka.apicurio import find_artifact, own_url
-from flowctl.connectors.kafka.messages import HeaderId, SchemaId
 from flowctl.connectors.kafka.registry_access import SECONDS, Access, answer, opened
+from flowctl.connectors.kafka.schema_ids import HeaderId, SchemaId
 from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.text import counted
 
@@ -28,8 +28,8 @@ _RETRIES = 2
 @dataclass(frozen=True)
 class Schema:
     """``references`` are the texts of the schemas that it imports, by the names under which it does, each after those
-    that it needs itself. ``version`` is that in its subject; 0: it was asked for by its id. ``id`` is Confluent's; 0: it
-    was asked for by one of another kind."""
+    that it needs itself. ``version`` is that in its subject; 0: it was asked for by its id. ``id`` is Confluent's; 0: a
+    header has another."""
 
     id: int
     version: int

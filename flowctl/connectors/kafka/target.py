@@ -24,8 +24,8 @@ from flowctl import crashpoints, delays
 from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.buffered import computed, record_batches
 from flowctl.connectors.kafka.client import COMMITS, Cluster, Topic
-from flowctl.connectors.kafka.messages import header
 from flowctl.connectors.kafka.registry import Registry
+from flowctl.connectors.kafka.schema_ids import header
 from flowctl.connectors.kafka.sink.avro_values import AvroSerializer, schema_text
 from flowctl.connectors.kafka.sink.commit_log import Record, ensure_commits, key_of, read_records
 from flowctl.connectors.kafka.sink.messages import Form, Messages

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from flowctl.connectors.kafka.messages import SchemaId
+from flowctl.connectors.kafka.schema_ids import SchemaId
 from flowctl.model import types
 from flowctl.model.table_info import Column
 
@@ -29,11 +30,19 @@ class Unfit:
 
 
 class Unreadable(ValueError):
-    """The value number ``at`` of several does not fit, and ``why``."""
+    """A value does not fit, and ``why``."""
 
-    def __init__(self, why: Unfit, at: int = 0) -> None:
+    def __init__(self, why: Unfit) -> None:
         super().__init__(why.reason)
-        self.why, self.at = why, at
+        self.why = why
+
+
+class Refused(ValueError):
+    """Of several values, those with these numbers do not fit, and maybe others; and why, as far as that is known."""
+
+    def __init__(self, whys: Mapping[int, Unfit | None]) -> None:
+        super().__init__(f"{len(whys)} values do not fit")
+        self.whys = whys
 
 
 NO_KEY = Unfit("no_key", "it has no key", f"Let its producer send one, or {_APART}")

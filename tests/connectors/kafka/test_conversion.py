@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.kafka.conversion import Conversion, Payload
-from flowctl.connectors.kafka.messages import Headers, Letter, Message, headers_from_text, headers_text, letters
+from flowctl.connectors.kafka.messages import Letter, Message, headers_from_text, headers_text, letters
+from flowctl.connectors.kafka.schema_ids import Headers
 from flowctl.connectors.letters import LETTER_COLUMNS
 from flowctl.errors import TableError
 from flowctl.model import reserved, types
@@ -95,6 +96,21 @@ def test_a_change_of_a_row_without_its_key(value: bytes) -> None:
     messages = [message(0, b'{"op": "c", "after": {"id": 1}}'), message(1, value)]
     assert Conversion("t", payload, (ID,)).deliver(messages, rows, rejected) == 1
     assert [one["_flowctl_error"] for one in rejected.rows()] == ["no_key"]
+
+
+@pytest.mark.parametrize(
+    ("envelope", "value"),
+    [
+        ("debezium", b'{"op": "c", "after": {"id": "7"}}'),
+        ("debezium", b'{"payload": {"op": "d", "before": {"id": 1.5}}}'),
+        ("maxwell", b'{"type": "insert", "data": {"id": "7"}}'),
+    ],
+)
+def test_a_field_of_another_type_in_an_envelope(envelope: str, value: bytes) -> None:
+    rejected = Rows()
+    assert Conversion("t", Payload((ID,), envelope=envelope), (ID,)).deliver([message(0, value)], Rows(), rejected) == 0
+    [found] = rejected.rows()
+    assert (found["_flowctl_error"], found["_flowctl_reason"]) == ("wrong_type", "id is not exactly bigint")
 
 
 def test_a_key_of_a_message_that_has_null() -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from flowctl.connectors.kafka.messages import HeaderId, Headers, NamedValue, Role, named_value
+from flowctl.connectors.kafka.schema_ids import HeaderId, Headers, NamedValue, Role, named_value
 
 GUID = UUID("89791762-2336-186f-9674-180f3d0d2c1f")
 NUMBER = (7).to_bytes(8, "big")

@@ -25,7 +25,7 @@ from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Struct
 
 AMOUNT, LONG = types.Decimal(12, 2), types.Decimal(38, 9)
-NESTED = Struct((("a", types.INT64), ("b", Array(types.STRING)), ('"c', types.BOOL)))
+NESTED = Struct((("a", types.INT64), ("b", Array(types.STRING)), ("'c", types.BOOL)))
 FIRST, LAST = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
 
 
@@ -60,11 +60,11 @@ VALUES: dict[DataType, st.SearchStrategy[Any]] = {
         {
             "a": st.none() | integers(64),
             "b": st.none() | st.lists(st.none() | TEXTS, max_size=2),
-            '"c': st.none() | st.booleans(),
+            "'c": st.none() | st.booleans(),
         }
     ),
 }
-COLUMNS = [Column(f'c{at} "ü"', kind) for at, kind in enumerate(VALUES)]
+COLUMNS = [Column(f"c{at} 'ü'", kind) for at, kind in enumerate(VALUES)]
 
 
 def batch(rows: Sequence[dict[str, Any]], columns: Sequence[Column] = COLUMNS) -> pa.RecordBatch:
@@ -87,6 +87,12 @@ def test_values_are_read_back_equal(rows: list[dict[str, Any]]) -> None:
         assert repr(read.to_pylist()) == repr(given.to_pylist())  # repr: 0.0 is not -0.0
 
 
+def test_names_with_quotes() -> None:
+    column = Column('a"b\\\n', types.Struct((('"', types.INT64),)))
+    [(_, value)] = sent(batch([{column.name: {'"': 1}}], [column]), Form([column]))
+    assert json.loads(value) == {column.name: {'"': 1}}
+
+
 def test_the_text_of_each_type() -> None:
     """As documented in `docs/kafka-targets.md`."""
     kinds: dict[str, tuple[DataType, Any, str]] = {
@@ -104,7 +110,7 @@ def test_the_text_of_each_type() -> None:
         "local": (types.TIMESTAMP_NTZ, dt.datetime(2026, 1, 2, 3, 4, 5, 6), '"2026-01-02T03:04:05.000006"'),
         "list": (Array(AMOUNT), [Decimal("1.00"), None], '["1.00",null]'),
         "none": (types.STRING, None, "null"),
-        "inner": (NESTED, {"a": 1, "b": [], '"c': None}, '{"a":1,"b":[],"\\"c":null}'),
+        "inner": (NESTED, {"a": 1, "b": [], "'c": None}, '{"a":1,"b":[],"\'c":null}'),
     }
     columns = [Column(name, kind) for name, (kind, _, _) in kinds.items()]
     ((_, value),) = sent(batch([{name: one for name, (_, one, _) in kinds.items()}], columns), Form(columns))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flowctl.connectors.kafka.messages import HeaderId
 from flowctl.connectors.kafka.registry import Registry
+from flowctl.connectors.kafka.schema_ids import HeaderId
 from flowctl.errors import FlowctlError, TableError, TransientError
 from tests.services import schemas
 from tests.services.kafka_security import PASSWORD as CLIENT_SECRET

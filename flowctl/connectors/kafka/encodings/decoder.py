@@ -16,12 +16,8 @@ if TYPE_CHECKING:
 class Decoder(Protocol):
     def decoded(self, values: Sequence[bytes | None], columns: Sequence[Column]) -> list[pa.Array]:
         """One array per column, of the declared types. A field that is missing is null, and so is all of a tombstone;
-        other fields are ignored. Raises ``pyarrow.ArrowInvalid`` or :class:`~.unfit.Unreadable` if a value does not
-        fit."""
-
-    def refused(self, error: ValueError) -> int | None:
-        """The number of the value that does not fit, as far as an error of :meth:`decoded` tells: a hint. None: it
-        tells nothing."""
+        other fields are ignored. Raises :class:`~.unfit.Refused` with the numbers of values that do not fit, or
+        ``pyarrow.ArrowInvalid`` if it cannot tell which."""
 
     def unfit(
         self, value: bytes | None, columns: Sequence[Column], envelope: str = "", key: Sequence[str] = ()

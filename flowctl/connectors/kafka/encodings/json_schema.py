@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flowctl.connectors.kafka.encodings.json import JsonDecoder
 from flowctl.connectors.kafka.encodings.schema import Field, record
 from flowctl.connectors.kafka.encodings.written import Writers
-from flowctl.connectors.kafka.unfit import Unfit, Unreadable
+from flowctl.connectors.kafka.unfit import Refused, Unfit, Unreadable
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -93,16 +93,16 @@ class RegisteredJsonDecoder:
     inner: JsonDecoder
 
     def decoded(self, values: Sequence[bytes | None], columns: Sequence[Column]) -> list[pa.Array]:
-        objects = []
+        objects: list[bytes | None] = []
+        refused: dict[int, Unfit] = {}
         for at, value in enumerate(values):
             try:
                 objects.append(None if value is None else self.writers.of(value)[2])
             except Unreadable as error:
-                raise Unreadable(error.why, at) from error
+                refused[at] = error.why
+        if refused:
+            raise Refused(refused)
         return self.inner.decoded(objects, columns)
-
-    def refused(self, error: ValueError) -> int | None:
-        return error.at if isinstance(error, Unreadable) else self.inner.refused(error)
 
     def unfit(
         self, value: bytes | None, columns: Sequence[Column], envelope: str = "", key: Sequence[str] = ()

@@ -1,19 +1,19 @@
-"""Messages of JSON objects as columns of declared types; exact, or refused by the number of the message.
+"""Messages of JSON objects as columns of declared types; exact, or refused by the numbers of the messages.
 
-pyarrow parses a whole batch as one text. A marker with a key that no message can know stands before each message: it
-shows whether every message is exactly one object, and which one is not.
+msgspec parses each message straight into an object with the declared fields; what it does not know of flowctl's types
+are their texts, which Arrow converts a column at a time.
 """
 
 from __future__ import annotations
 
-import io
-import re
-import uuid
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any
 
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.exact import text_shape
+from flowctl.connectors.kafka.unfit import Refused
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -22,14 +22,16 @@ from flowctl.model.types import Array, DataType, Decimal, Struct
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_MARKER = f"flowctl-{uuid.uuid4().hex}"
 #: What JSON has no values for: they are texts of the type's own shape.
 TEXTS = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ)
-_ROW = re.compile(r" in row (\d+)")
+_BITS = {types.INT8: 8, types.INT16: 16, types.INT32: 32, types.INT64: 64}
+#: A decimal as a number or as a text.
+_NUMBER = r'^(-?\d+(\.\d+)?([eE][+-]?\d{1,4})?|"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")$'
+_NULL = b"null"
 
 
 def require_readable(columns: Sequence[Column]) -> None:
-    """Raises ``TableError`` for declared types that no JSON value has."""
+    """Raises ``TableError`` for declared types that no JSON value has, and for names that are not read."""
     for column in columns:
         listed = [kind for part in _parts(column.type) if isinstance(part, Array) for kind in _parts(part)]
         nested = [kind for kind in listed if kind in TEXTS]
@@ -39,76 +41,211 @@ def require_readable(columns: Sequence[Column]) -> None:
                 f"format.schema declares {column.name} as {types.short(column.type)}: JSON has no {what}",
                 hint="Declare it as string",
             )
+        structs = [part for part in _parts(column.type) if isinstance(part, Struct)]
+        names = [column.name, *(name for one in structs for name, _ in one.fields)]
+        if any(not _is_plain(name) for name in names):
+            raise TableError(
+                f"format.schema declares {column.name}: names with quotes, backslashes or control characters are not"
+                " read",
+                hint="Leave it out of format.schema",
+            )
 
 
 def decoded(values: Sequence[bytes | None], columns: Sequence[Column]) -> list[pa.Array]:
     """As :meth:`.decoder.Decoder.decoded`."""
     import pyarrow as pa
-    import pyarrow.json as pj
 
-    pa.array(values, pa.binary()).cast(pa.string())  # the parser does not look at the encoding
-    text = b"".join(b'{"%b":%d}\n%b\n' % (_MARKER.encode(), at, value or b"{}") for at, value in _given(values))
-    kinds = {column.name: _parsed_type(column.type) for column in columns}
-    found = pj.read_json(
-        io.BytesIO(text),
-        read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
-        parse_options=pj.ParseOptions(
-            explicit_schema=pa.schema({_MARKER: pa.int64(), **kinds}),
-            newlines_in_values=True,
-            unexpected_field_behavior="ignore",
-        ),
-    )
-    expected = [mark for at in range(len(values)) for mark in (at, None)]
-    if found.column(_MARKER).to_pylist() != expected:
-        raise pa.ArrowInvalid("a message is not exactly one object")
-    rows = found.take(pa.array(range(1, len(expected), 2), pa.int64()))
-    return [typed(rows.column(column.name).combine_chunks(), column.type) for column in columns]
+    pa.array(values, pa.binary()).cast(pa.string())  # the parser does not look at the encoding of what it skips
+    rows = _parsed(values, tuple((column.name, column.type) for column in columns))
+    return [
+        _array(list(map(get, rows)), column.type) for get, column in zip(_getters(len(columns)), columns, strict=True)
+    ]
 
 
-def refused_message(error: pa.ArrowInvalid) -> int | None:
-    """The number of the message that the parser has refused, as far as its error tells: a hint, since a message that is
-    several values shifts it. None: it tells nothing."""
-    found = _ROW.search(str(error))
-    return int(found[1]) // 2 if found else None  # a marker stands before each message
+def _parsed(values: Sequence[bytes | None], fields: tuple[tuple[str, DataType], ...]) -> list[Any]:
+    """An object for each value, with all fields None for a tombstone."""
+    parse, nothing = _parser(fields), _row_type(fields)()
+    rows: list[Any] = []
+    refused: list[int] = []
+    remaining = iter(values)
+    while len(rows) + len(refused) < len(values):
+        try:
+            for value in remaining:
+                rows.append(nothing if value is None else parse(value))
+        except (ValueError, RecursionError):
+            refused.append(len(rows) + len(refused))
+    if refused:
+        raise Refused(dict.fromkeys(refused))
+    return rows
 
 
-def _given(values: Sequence[bytes | None]) -> Iterator[tuple[int, bytes | None]]:
-    """Numbered. No value is a tombstone. Nothing and null are no objects, though the parser takes them."""
-    for at, value in enumerate(values):
-        yield at, b"0" if value is not None and value.strip() in (b"", b"null") else value
+@lru_cache(maxsize=100)
+def _row_type(fields: tuple[tuple[str, DataType], ...]) -> type[Any]:
+    """With one attribute for each field: `f0`, `f1` and so on."""
+    import msgspec
+
+    own = _names(len(fields))
+    made = [(name, *_attribute(kind)) for name, (_, kind) in zip(own, fields, strict=True)]
+    given = [name for name, _ in fields]
+    return msgspec.defstruct("Row", made, rename=dict(zip(own, given, strict=True)), gc=False)
 
 
-def _parsed_type(kind: DataType) -> pa.DataType:
-    """The type as the parser reads it: with texts for what becomes a date or a time afterwards."""
+@lru_cache(maxsize=100)
+def _parser(fields: tuple[tuple[str, DataType], ...]) -> Callable[[bytes], Any]:
+    import msgspec
+
+    return msgspec.json.Decoder(_row_type(fields)).decode
+
+
+def _attribute(kind: DataType) -> tuple[Any, Any]:
+    """The type of a value, and what it is if it is missing."""
+    import msgspec
+
+    if isinstance(kind, Decimal):
+        return msgspec.Raw, msgspec.Raw(_NULL)
+    return _value_type(kind) | None, None
+
+
+def _value_type(kind: DataType) -> Any:
+    import msgspec
+
+    match kind:
+        case Decimal():
+            return msgspec.Raw  # as it is written: Python's own decimals also take what is no number in JSON
+        case Array(Decimal()):
+            return list[msgspec.Raw]
+        case Array(item):
+            return list[_value_type(item) | None]  # type: ignore[misc]
+        case Struct(fields):
+            return _row_type(fields)
+        case types.BOOL:
+            return bool
+        case types.FLOAT | types.DOUBLE:
+            return float
+        case types.INT8 | types.INT16 | types.INT32 | types.INT64:
+            limit = 1 << (_BITS[kind] - 1)
+            return Annotated[int, msgspec.Meta(ge=-limit, le=limit - 1)]
+        case _:
+            return str
+
+
+def _array(values: list[Any], kind: DataType) -> pa.Array:
     import pyarrow as pa
 
-    if isinstance(kind, Struct):
-        return pa.struct([(name, _parsed_type(of)) for name, of in kind.fields])
-    return pa.string() if kind in TEXTS else arrow_type(kind)
+    match kind:
+        case Struct(fields):
+            empty = _row_type(fields)()
+            inner = [empty if value is None else value for value in values]
+            parts = [
+                _array(list(map(get, inner)), of) for get, (_, of) in zip(_getters(len(fields)), fields, strict=True)
+            ]
+            mask = pa.array([value is None for value in values], pa.bool_())
+            return pa.StructArray.from_arrays(parts, [name for name, _ in fields], mask=mask)
+        case Array(item):
+            offsets: list[int | None] = [0]
+            end = 0
+            for value in values:
+                offsets[-1] = None if value is None else end
+                end += len(value or ())
+                offsets.append(end)
+            try:
+                items = _array([one for value in values if value is not None for one in value], item)
+            except Refused as error:  # these are numbers of items
+                raise pa.ArrowInvalid("an item does not fit") from error
+            return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items)
+        case Decimal():
+            return _decimals([bytes(value) for value in values], kind)
+        case _ if kind in TEXTS:
+            return typed(pa.array(values, pa.string()), kind)
+        case types.FLOAT:
+            return _finite(pa.array(values, pa.float32()))
+        case _:
+            return pa.array(values, arrow_type(kind))
 
 
-def typed(values: pa.Array, kind: DataType) -> pa.Array:
-    """What the parser has read, in the declared type. Raises ``pyarrow.ArrowInvalid`` for what is not exactly that."""
+def _decimals(written: list[bytes], kind: Decimal) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if isinstance(kind, Struct):
-        fields = [typed(pc.struct_field(values, [at]), of) for at, (_, of) in enumerate(kind.fields)]
-        return pa.StructArray.from_arrays(fields, [name for name, _ in kind.fields], mask=values.is_null())
-    if kind not in TEXTS:
-        if any(isinstance(part, Decimal) for part in _parts(kind)):
-            values.validate(full=True)  # the parser does not look at the precision of what it has rescaled
-        if kind in (types.FLOAT, types.DOUBLE) and pc.any(pc.is_inf(values)).as_py():
-            raise pa.ArrowInvalid("a number is beyond its type")
-        return values
-    fits = pc.match_substring_regex(values, text_shape(kind))
-    if pc.any(pc.invert(fits)).as_py():
-        raise pa.ArrowInvalid("a text is not of the type's shape")
-    if kind != types.TIMESTAMP:
-        return values.cast(arrow_type(kind))
+    texts = pa.array([None if text == _NULL else text for text in written], pa.binary()).cast(pa.string())
+    _require(pc.match_substring_regex(texts, _NUMBER))
+
+    def convert(part: pa.StringArray) -> pa.Array:
+        made = part.cast(arrow_type(kind))
+        made.validate(full=True)  # the cast does not look at the precision
+        return made
+
+    return _converted(pc.utf8_trim(texts, '"'), convert)
+
+
+def typed(values: pa.Array, kind: DataType) -> pa.Array:
+    """Texts in one of the types :data:`TEXTS`. Raises ``Refused`` for what is not exactly that."""
+    import pyarrow.compute as pc
+
+    _require(pc.match_substring_regex(values, text_shape(kind)))
+    return _converted(values, _instants if kind == types.TIMESTAMP else lambda part: part.cast(arrow_type(kind)))
+
+
+def _instants(values: pa.StringArray) -> pa.Array:
+    """Without a zone, they are in UTC."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     nothing, zoned = pa.scalar(None, pa.string()), pc.match_substring_regex(values, r"[ T].*(Z|[+-]\d{2}(:?\d{2})?)$")
     without = pc.if_else(zoned, nothing, values).cast(pa.timestamp("us"))
-    return pc.coalesce(pc.if_else(zoned, values, nothing).cast(arrow_type(kind)), pc.assume_timezone(without, "UTC"))
+    zoned_ones = pc.if_else(zoned, values, nothing).cast(arrow_type(types.TIMESTAMP))
+    return pc.coalesce(zoned_ones, pc.assume_timezone(without, "UTC"))
+
+
+def _converted(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    import pyarrow as pa
+
+    try:
+        return convert(values)
+    except pa.ArrowInvalid as error:
+        raise Refused(dict.fromkeys(_misfits(values, convert))) from error
+
+
+def _misfits(values: pa.Array, convert: Callable[[pa.Array], pa.Array], start: int = 0) -> list[int]:
+    """The numbers, from ``start``, of the values that ``convert`` refuses."""
+    import pyarrow as pa
+
+    try:
+        convert(values)
+    except pa.ArrowInvalid:
+        if len(values) == 1:
+            return [start]
+        middle = len(values) // 2
+        second = _misfits(values.slice(middle), convert, start + middle)
+        return [*_misfits(values.slice(0, middle), convert, start), *second]
+    return []
+
+
+def _finite(values: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    _require(pc.is_finite(values))
+    return values
+
+
+def _require(fits: pa.BooleanArray) -> None:
+    import pyarrow.compute as pc
+
+    if refused := pc.indices_nonzero(pc.invert(fits)).to_pylist():
+        raise Refused(dict.fromkeys(refused))
+
+
+@lru_cache(maxsize=100)
+def _getters(count: int) -> tuple[Callable[[Any], Any], ...]:
+    return tuple(map(attrgetter, _names(count)))
+
+
+def _names(count: int) -> list[str]:
+    return [f"f{at}" for at in range(count)]
+
+
+def _is_plain(name: str) -> bool:
+    return not any(letter in '"\\' or letter < " " for letter in name)
 
 
 def _parts(kind: DataType) -> list[DataType]:

@@ -11,9 +11,17 @@ from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.kafka.encodings.decoder import unfit_row
 from flowctl.connectors.kafka.encodings.fitting import array_of, constant, fitted
 from flowctl.connectors.kafka.encodings.schema import Field, WriterSchema, lacking
-from flowctl.connectors.kafka.messages import HEADER_BYTES, NamedValue, SchemaId, schema_id
 from flowctl.connectors.kafka.registry import Registry
-from flowctl.connectors.kafka.unfit import NO_SCHEMA_ID, Unfit, Unreadable, corrupt, other_schema, unknown_schema
+from flowctl.connectors.kafka.schema_ids import HEADER_BYTES, NamedValue, SchemaId, schema_id
+from flowctl.connectors.kafka.unfit import (
+    NO_SCHEMA_ID,
+    Refused,
+    Unfit,
+    Unreadable,
+    corrupt,
+    other_schema,
+    unknown_schema,
+)
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.table_info import Column
 
@@ -95,6 +103,7 @@ class WrittenDecoder:
         import pyarrow as pa
 
         groups: dict[SchemaId, tuple[WriterSchema, list[int], list[Mapping[str, Any]]]] = {}
+        refused: dict[int, Unfit] = {}
         for at, value in enumerate(values):
             if value is None:
                 continue
@@ -102,13 +111,14 @@ class WrittenDecoder:
                 id, writer, data = self.writers.of(value)
                 row = _parsed(id, writer, data)
             except Unreadable as error:
-                raise Unreadable(error.why, at) from error
+                refused[at] = error.why
+                continue
             _, numbers, rows = groups.setdefault(id, (writer, [], []))
             numbers.append(at)
             rows.append(row)
-        found = [
-            (numbers, [self._column(writer, rows, one) for one in columns]) for writer, numbers, rows in groups.values()
-        ]
+        if refused:
+            raise Refused(refused)
+        found = [(numbers, self._columns(writer, numbers, rows, columns)) for writer, numbers, rows in groups.values()]
         if len(found) == 1 and len(found[0][0]) == len(values):
             return found[0][1]
         places: list[int | None] = [None] * len(values)
@@ -118,9 +128,6 @@ class WrittenDecoder:
         nothing = [pa.nulls(0, arrow_type(column.type)) for column in columns]
         parts = [arrays for _, arrays in found] or [nothing]
         return [pa.concat_arrays(list(of_column)).take(order) for of_column in zip(*parts, strict=True)]
-
-    def refused(self, error: ValueError) -> int | None:
-        return error.at if isinstance(error, Unreadable) else None
 
     def unfit(
         self, value: bytes | None, columns: Sequence[Column], envelope: str = "", key: Sequence[str] = ()
@@ -132,6 +139,14 @@ class WrittenDecoder:
         except Unreadable as error:
             return error.why
         return unfit_row(row, columns, envelope, key)
+
+    def _columns(
+        self, writer: WriterSchema, numbers: Sequence[int], rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]
+    ) -> list[pa.Array]:
+        try:
+            return [self._column(writer, rows, one) for one in columns]
+        except Refused as error:
+            raise Refused({numbers[at]: why for at, why in error.whys.items()}) from error
 
     def _column(self, writer: WriterSchema, rows: Sequence[Mapping[str, Any]], column: Column) -> pa.Array:
         reader = self.reader.fields.get(column.name)
