@@ -144,19 +144,14 @@ def test_a_message_that_does_not_fit_stops_only_what_follows(tmp_path: Path, kaf
 
 
 @pytest.mark.parametrize(
-    ("kind", "mode"),
-    [
-        ("sqlite", "merge"),
-        pytest.param("delta", "merge", marks=pytest.mark.full),
-        pytest.param("postgres", "merge", marks=pytest.mark.full),
-    ],
+    "kind", ["sqlite", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("delta", "postgres"))]
 )
 def test_the_last_message_of_each_key_counts_over_many_commits(
-    kind: Kind, mode: str, tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
+    kind: Kind, tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
 ) -> None:
     flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
     customers = Customers(kafka_broker, topic, "keys")
-    table = f"from: bus:{topic}, format: {FORMATS['keys']}, to: out:{target.object}, mode: {mode}, key: [id]"
+    table = f"from: bus:{topic}, format: {FORMATS['keys']}, to: out:{target.object}, mode: merge, key: [id]"
     write_tables(flow, kafka_broker, target.connection, f"  customers: {{{table}, batch: {{rows: 20}}}}")
     for point in SOME:
         customers.change(100)
