@@ -51,7 +51,8 @@ class TargetCapabilities:
     type actually gets (an int8 becomes a smallint). ``replaces_types``: replacing the whole content replaces types too.
     ``atomic``: the scope in which one commit of several tables is atomic. ``is_log``: rows are only added, as messages
     of a log, which is neither read back nor replaced. A log that exists may be written, by others too; until this flow
-    has written to it, a plan treats it as a table that does not exist."""
+    has written to it, a plan treats it as a table that does not exist. ``batch_rows`` is how many messages of a topic
+    one commit takes, unless the spec says otherwise."""
 
     widens: Callable[[DataType, DataType], bool]
     refuses_names: Callable[[str], str | None] = lambda name: None
@@ -59,6 +60,7 @@ class TargetCapabilities:
     replaces_types: bool = False
     atomic: Literal["database", "table"] = "table"
     is_log: bool = False
+    batch_rows: int = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,11 @@ class TargetRules(ABC):
     def is_log(self) -> bool:
         can = self.capabilities.target
         return can is not None and can.is_log
+
+    @property
+    def batch_rows(self) -> int | None:
+        can = self.capabilities.target
+        return can.batch_rows if can is not None else None
 
     @abstractmethod
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:

@@ -12,6 +12,7 @@ from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, OffsetsPosition, Position
 from flowctl.model.projection import Columns, RuntimeColumns
+from flowctl.model.slices import count_slices
 from flowctl.model.step import Load, PlannedTable, Progress, SeenTarget, Stopped, UpToDate
 from flowctl.model.table_info import Estimate, RowEstimate
 from flowctl.plan import checks, intervals
@@ -114,9 +115,10 @@ def working(
     guarded = checks.checks(case, check_deletes=check_deletes)
     if stop := checks.failed(guarded):
         return stopped(case, stop, columns)
+    batch_rows = _batch_rows(case, work.interval)
     return Load(
         table=table,
-        reason="full refresh" if case.full_refresh else work.reason,
+        reason=("full refresh" if case.full_refresh else work.reason) + _commits(work.interval, batch_rows),
         seq=max(case.state.next_seq, (case.observed.commit.seq if case.observed.commit else 0) + 1),
         interval=work.interval,
         columns=columns,
@@ -127,7 +129,21 @@ def working(
         check_deletes=check_deletes,
         destructive=replaced_content(case),
         notes=(*work.notes, *_giving_up(case), *taking_over(case), *_maintenance(case), *dropped_exclusions(case)),
+        batch_rows=batch_rows,
     )
+
+
+def _batch_rows(case: Case, interval: Interval) -> int | None:
+    """How many messages one commit takes, if there must be several. Content that is there is replaced in one."""
+    rows = case.table.batch_rows or case.rules.batch_rows
+    is_replaced = case.replaces and case.observed.target is not None
+    return None if is_replaced or count_slices(interval, rows) == 1 else rows
+
+
+def _commits(interval: Interval, batch_rows: int | None) -> str:
+    if batch_rows is None:
+        return ""
+    return f", in {count_slices(interval, batch_rows):,} commits of at most {counted(batch_rows, 'message')}"
 
 
 def find(case: Case) -> Finding:

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
     """Commits the attempt's sequence number, or finds it committed. Raises flowctl's errors, or those of Spark and
     drivers unchanged."""
-    with ExitStack() as stack:
-        ready = _get_ready(stack, attempt, run)
+    with run.buffer.part() as buffer, ExitStack() as stack:
+        ready = _get_ready(stack, attempt, replace(run, buffer=buffer))
         if isinstance(ready, AttemptResult):
             return ready
         (result,) = _committed(stack, [ready])

@@ -71,6 +71,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef, letters: Targe
         expect=tuple(map(_expectation, expect.items)) if expect else (),
         guard=Guard(**_fractions(get("guard", {}))),
         dead_letters=_dead_letters(get("dead_letters", {}), letters) if "dead_letters" in node.entries else None,
+        batch_rows=get("batch", {}).get("rows"),
         valid_from=valid_from,
         format=get("format", {}),
         exclude=tuple(get("exclude", ())),

@@ -259,9 +259,10 @@ class TableSpec:
     """One entry of ``tables``. With ``${…}`` in ``id`` it is a pattern: one table per match of its source.
 
     Without ``dedupe`` the latest row of a key counts, unless an engine does not preserve the row order of files.
-    ``valid_from`` None: in a history, the times of the source's commits, or of messages. ``every`` is in seconds (None:
-    not followed). ``marks`` gives the place of each written key by dotted path (``cursor.column``); ``mark`` is the
-    entry's own.
+    ``valid_from`` None: in a history, the times of the source's commits, or of messages. ``batch_rows``: how many
+    messages of a topic one commit takes at most (None: the target decides). ``every`` is in seconds (None: not
+    followed). ``marks`` gives the place of each written key by dotted path (``cursor.column``); ``mark`` is the entry's
+    own.
     """
 
     id: str
@@ -281,6 +282,7 @@ class TableSpec:
     expect: tuple[Expectation, ...] = ()
     guard: Guard = Guard()
     dead_letters: DeadLetters | None = None
+    batch_rows: int | None = None
     valid_from: str | None = None
     format: Mapping[str, Any] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()

@@ -9,10 +9,12 @@ import pytest
 from flowctl.model import position
 from flowctl.model.interval import Interval
 from flowctl.model.position import OffsetsPosition
+from flowctl.model.step import Progress, progress_after
 from flowctl.plan.document import action_of
+from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.spec import DeadLetters, TargetRef, TopicSource
 from flowctl.state.letters import Replay
-from tests.plan.worlds import committed, high, intent, observed, recorded, step, table, target
+from tests.plan.worlds import committed, high, intent, observed, recorded, step, steps, table, target
 
 SPEC = table(mode="append", source=TopicSource("bus", ("clicks",)), cursor=None, key=())
 REPLAY = Replay(2, f"{SPEC.target}__dead_letters")
@@ -102,6 +104,41 @@ def test_a_begun_interval_that_has_expired_is_given_up():
     begun = intent(SPEC, Interval(at(100), at(110)))
     made = planned(at(100), at(120), oldest=(105,), intent=begun, highest=4)
     assert (action_of(made), made.reason[:30]) == ("stop", "5 messages expired before they")
+
+
+def test_a_long_backlog_takes_several_commits():
+    made = planned(None, at(6_000_000, 6_000_000))
+    reason = "first run, at most 12,000,000 messages from earliest, in 3 commits of at most 5,000,000 messages"
+    assert (made.reason, made.seq, progress_after(made)) == (reason, 1, Progress(3, at(6_000_000, 6_000_000)))
+    short = planned(at(100), at(125), spec=replace(SPEC, batch_rows=10))
+    assert (short.reason, short.rows.value) == ("at most 25 messages, in 3 commits of at most 10 messages", 25)
+    assert planned(at(100), at(110), spec=replace(SPEC, batch_rows=10)).batch_rows is None
+
+
+def test_what_follows_a_begun_interval_takes_several_commits_too():
+    begun = intent(SPEC, Interval(at(100), at(110)))
+    spec = replace(SPEC, batch_rows=10)
+    seen = high(at(135), start=at(0), oldest=at(0))
+    there = observed(seen, positions="offsets", target=target(), commit=committed(position=at(100)))
+    first, second = steps(spec, there, recorded(spec, at(100), intent=begun, highest=4))
+    assert (action_of(first), first.interval, first.continues) == ("recover", Interval(at(100), at(110)), True)
+    assert (second.interval, second.follows, second.commits) == (Interval(at(110), at(135)), first.seq, 3)
+    assert second.reason == (
+        "at most 25 messages, in 3 commits of at most 10 messages, once sequence number 4 is recorded"
+    )
+
+
+def test_content_is_replaced_in_one_commit():
+    """So that readers never find a part of it."""
+    spec = replace(SPEC, batch_rows=10)
+    seen = high(at(125), start=at(0), oldest=at(0))
+    there = observed(seen, positions="offsets", target=target(), commit=committed(position=at(100)))
+    anew = step(spec, there, recorded(spec, at(100)), PlanOptions(full_refresh=("orders",)))
+    assert (anew.write_full, anew.commits, anew.reason) == (True, 1, "full refresh")
+    gone = step(
+        spec, observed(seen, positions="offsets"), recorded(spec, at(100)), PlanOptions(full_refresh=("orders",))
+    )
+    assert (gone.creates, gone.commits, gone.reason) == (True, 13, "full refresh, in 13 commits of at most 10 messages")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from flowctl.model.projection import Columns
 from flowctl.model.step import Load, SeenTarget
 from flowctl.run import protocol
 from flowctl.run.attempt import Attempt, TableResult
-from flowctl.run.schedule import ASKED_TO_STOP
 from flowctl.spec.spec import TableSpec
 from flowctl.state.document import StateDocument
 from tests.plan.worlds import LINEAGE, committed, high, intent, observed, recorded, step, table, target
@@ -98,11 +97,11 @@ def test_an_intent_without_a_write_is_withdrawn_unless_a_full_refresh_is_owed(
 ) -> None:
     spec = table()
     planned = load(spec)
-    outcome = TableResult(planned, error=error, skipped_for=None if error else ASKED_TO_STOP)
+    outcome = TableResult(planned, error=error) if error else None
     begun = Attempt(planned, intent(spec, WORK))
     assert protocol.is_withdrawn(begun, outcome)
     refresh = replace(planned, refresh=True)
-    assert protocol.is_withdrawn(Attempt(refresh, begun.intent), replace(outcome, step=refresh)) == of_refresh
+    assert protocol.is_withdrawn(Attempt(refresh, begun.intent), outcome) == of_refresh
     assert not protocol.is_withdrawn(Attempt(planned, begun.intent, writing=True), outcome)
     assert not protocol.is_withdrawn(begun, TableResult(planned))
 

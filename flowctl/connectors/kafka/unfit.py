@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from flowctl.connectors.kafka.schema_ids import SchemaId
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.text import counted
@@ -58,8 +59,14 @@ TRUNCATE = Unfit(
 NOT_JSON = Unfit("not_json", "not one JSON object", f"Read all as `format: {{type: text}}`, or {_APART}")
 NO_SCHEMA_ID = Unfit(
     "no_schema_id",
-    "it does not begin with the id of a schema",
+    "it does not begin with the id of a schema, and no header has one",
     f"Read messages that were written without the registry with `schema_file`, or {_APART}",
+)
+
+NO_MESSAGE = Unfit(
+    "other_schema",
+    "a header of Apicurio has the id of its schema, but not which of its messages it is",
+    f"Let its producer write the id into the message, as Confluent's serializers do, or {_APART}",
 )
 
 
@@ -71,7 +78,7 @@ def unavailable(column: str) -> Unfit:
     )
 
 
-def unknown_schema(id: int) -> Unfit:
+def unknown_schema(id: SchemaId) -> Unfit:
     return Unfit(
         "unknown_schema",
         f"the registry has no schema {id}",
@@ -79,7 +86,7 @@ def unknown_schema(id: int) -> Unfit:
     )
 
 
-def other_schema(id: int, name: str, expected: str) -> Unfit:
+def other_schema(id: SchemaId, name: str, expected: str) -> Unfit:
     which = f"schema {id} is" if id else "it is"
     return Unfit(
         "other_schema",
@@ -88,7 +95,7 @@ def other_schema(id: int, name: str, expected: str) -> Unfit:
     )
 
 
-def corrupt(id: int) -> Unfit:
+def corrupt(id: SchemaId) -> Unfit:
     which = f"schema {id}" if id else "the schema"
     return Unfit("corrupt", f"its bytes are not a value of {which}", f"Check what writes to the topic, or {_APART}")
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.kafka.conversion import Conversion, Payload
-from flowctl.connectors.kafka.messages import Headers, Letter, Message, headers_from_text, headers_text, letters
+from flowctl.connectors.kafka.messages import Letter, Message, headers_from_text, headers_text, letters
+from flowctl.connectors.kafka.schema_ids import Headers
 from flowctl.connectors.letters import LETTER_COLUMNS
 from flowctl.errors import TableError
 from flowctl.model import reserved, types

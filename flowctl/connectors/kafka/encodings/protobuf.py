@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.kafka.encodings.schema import Field, record
+from flowctl.connectors.kafka.schema_ids import SchemaId
 from flowctl.connectors.kafka.unfit import Unreadable, other_schema
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -45,7 +46,7 @@ class ProtobufSchema:
         references: Mapping[str, str] | None = None,
         message: str = "",
         *,
-        id: int = 0,
+        id: SchemaId = 0,
         folder: str = "",
         or_first: bool = False,
     ) -> None:

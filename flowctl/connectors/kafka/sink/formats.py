@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flowctl.connectors.kafka.messages import header
 from flowctl.connectors.kafka.registry import NOT_ALLOWED, Kind, Registry, Schema
+from flowctl.connectors.kafka.schema_ids import header
 from flowctl.connectors.kafka.sink import avro_values, json_schema, protobuf_schema, protobuf_values
 from flowctl.connectors.kafka.sink.messages import Form, Serializer
 from flowctl.connectors.kafka.sink.schema import RowType
