@@ -103,7 +103,7 @@ class _Count:
                 case RunStarted(_, tables) | DryRunStarted(tables):
                     self.tables = tables
                 case (
-                    TableCommitted(table=table)
+                    TableCommitted(table=table, continues=False)
                     | TableCompared(table=table)
                     | TableFailed(table=table)
                     | TableSkipped(table=table)

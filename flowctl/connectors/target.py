@@ -51,7 +51,8 @@ class TargetCapabilities:
     type actually gets (an int8 becomes a smallint). ``replaces_types``: replacing the whole content replaces types too.
     ``atomic``: the scope in which one commit of several tables is atomic. ``is_log``: rows are only added, as messages
     of a log, which is neither read back nor replaced. A log that exists may be written, by others too; until this flow
-    has written to it, a plan treats it as a table that does not exist."""
+    has written to it, a plan treats it as a table that does not exist. ``batch_rows`` is how many messages of a topic
+    one commit takes, unless the spec says otherwise."""
 
     widens: Callable[[DataType, DataType], bool]
     refuses_names: Callable[[str], str | None] = lambda name: None
@@ -59,6 +60,7 @@ class TargetCapabilities:
     replaces_types: bool = False
     atomic: Literal["database", "table"] = "table"
     is_log: bool = False
+    batch_rows: int = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,11 @@ class TargetRules(ABC):
     def is_log(self) -> bool:
         can = self.capabilities.target
         return can is not None and can.is_log
+
+    @property
+    def batch_rows(self) -> int | None:
+        can = self.capabilities.target
+        return can.batch_rows if can is not None else None
 
     @abstractmethod
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
@@ -316,6 +323,12 @@ class Target(TargetRules):
     def void(self, job: WriteJob) -> Commit:
         """Commits the job's sequence number without data, so that nothing else can be committed under it."""
 
+    def confirm_write(self, object: ObjectName, write: WriteShape, written: Sequence[str]) -> str:
+        """Asks whoever decides it besides the target whether a run may write the columns ``written`` of ``write``, and
+        describes, for the plan, what it changes there; empty: nothing. Raises :class:`StoppedByPolicy` if it may not,
+        and ``TableError`` if it cannot. Writes nothing and starts no Spark."""
+        return ""
+
     def maintenance(self, objects: Sequence[ObjectName], engine: str) -> Mapping[ObjectName, Maintenance]:
         """What is due for the tables that exist, and can be done with ``engine``, a ``spark.url``. Empty for a target
         that maintains its tables itself. Writes nothing and starts no Spark."""
@@ -335,6 +348,7 @@ class Target(TargetRules):
         self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int, through: int | None = None
     ) -> None:
         """Keeps rejected rows in a sidecar: makes ``frame`` (of ``job.columns``) the only rows of ``job.object`` with
-        this job's lineage and a ``_seq`` from ``since`` to ``through`` (None: or above); creates the table and the
-        columns that it lacks.
-        Committed before the batch, after ``before_commit``; a repetition replaces the rows."""
+        this job's lineage (and table, if they have a ``_table``) and a ``_seq`` from ``since`` to ``through`` (None: or
+        above); creates the table and the columns that it lacks. Committed before the batch, after ``before_commit``; a
+        repetition replaces the rows. A log, which gets dead letters only, is sent those of ``frame`` that it does not
+        have under this sequence number, and keeps all."""

@@ -40,6 +40,8 @@ class Expectation(ABC):
     schema: ClassVar[Mapping[str, Any]]
     #: Whether the entry names a column, with the key ``column``.
     takes_column: ClassVar[bool] = False
+    #: Whether it is about the newest rows, which the last of a run's commits has.
+    of_newest: ClassVar[bool] = False
     #: Engine → why the check cannot be guaranteed there.
     gaps: ClassVar[Mapping[str, str]] = {}
 

@@ -18,6 +18,7 @@ class Freshness(BatchExpectation):
     else in ``cursor.zone``: read as UTC, its age would be wrong by the zone's offset."""
 
     key = "freshness"
+    of_newest = True
     schema = {
         "type": "object",
         "additionalProperties": False,

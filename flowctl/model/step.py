@@ -18,6 +18,7 @@ from flowctl.model.mode import Mode
 from flowctl.model.position import Position
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.schema_change import SchemaChange
+from flowctl.model.slices import count_slices
 from flowctl.model.table_info import RowEstimate
 
 Via = Literal["direct", "staged"]
@@ -109,7 +110,7 @@ class _Transfer(_Numbered):
     append and merge). ``refresh``: a full refresh was requested. ``check_deletes``: detects keys that the source no
     longer has. For display only: ``destructive`` describes what a full refresh replaces (empty: nothing exists yet),
     ``how`` what was chosen and why, ``notes`` are warnings. ``effects`` is the result of a dry run, if one was
-    requested."""
+    requested. ``continues``: the same run commits more of the table after this."""
 
     columns: Columns | RuntimeColumns = field(metadata=in_json("inline"))
     rows: RowEstimate = RowEstimate()
@@ -121,15 +122,22 @@ class _Transfer(_Numbered):
     notes: tuple[str, ...] = ()
     how: tuple[str, ...] = field(default=(), metadata=in_json("since"))
     effects: Effects | None = field(default=None, metadata=in_json("not_default"))
+    continues: bool = field(default=False, metadata=in_json("not_default"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load(_Transfer):
     """A new sequence number. A pending intent with a lower one is abandoned: its void is committed first. ``follows``
     is the pending sequence number of the same table that the previous step finishes; this step starts once that number
-    is recorded."""
+    is recorded. ``batch_rows``: a run takes the interval in several commits (:mod:`flowctl.model.slices`), of which the
+    first has the number ``seq``; each takes at most so many messages. None: in one."""
 
     follows: int | None = field(default=None, metadata=in_json("since"))
+    batch_rows: int | None = field(default=None, metadata=in_json("not_default"))
+
+    @property
+    def commits(self) -> int:
+        return count_slices(self.interval, self.batch_rows)
 
     @property
     def creates(self) -> bool:
@@ -198,7 +206,9 @@ StreamStep = Step | Advance
 def progress_after(step: StreamStep) -> Progress | None:
     """Returns what state records for the table once ``step`` is done."""
     match step:
-        case Load() | Recover() | RecordOnly():
+        case Load():
+            return Progress(step.seq + step.commits - 1, step.interval.upper)
+        case Recover() | RecordOnly():
             return Progress(step.seq, step.interval.upper)
         case Advance() | UpToDate() | Stopped() | Removed():
             return step.table.progress

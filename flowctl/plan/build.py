@@ -168,8 +168,9 @@ def _decided(case: Case, now: str, estimate: Estimate) -> Iterator[Step]:
 
 def _finished(case: Case, begun: Intent, now: str, estimate: Estimate) -> Iterator[Step]:
     step = recovery.finish(case, begun, now)
-    yield step
-    if not isinstance(step, Stopped) and (since := recovery.read_since(case, begun, step, now, estimate)):
+    since = None if isinstance(step, Stopped) else recovery.read_since(case, begun, step, now, estimate)
+    yield replace(step, continues=True) if isinstance(step, Recover) and isinstance(since, Load) else step
+    if since is not None:
         yield since
 
 

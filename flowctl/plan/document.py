@@ -99,6 +99,8 @@ def _step_to_json(step: StreamStep) -> dict[str, Any]:
     after = progress_after(step)
     document = {**_NOTHING, "seq": after.seq if after else 0, **codec.to_json(step)}
     document |= {"action": action_of(step), "state_after": codec.to_json(after)}
+    if isinstance(step, Load) and step.batch_rows is not None:
+        document["commits"] = step.commits
     match step:
         case Load() | Recover():
             document["bytes"] = document["rows"].pop("bytes")

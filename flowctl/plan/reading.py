@@ -12,6 +12,7 @@ from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, OffsetsPosition, Position
 from flowctl.model.projection import Columns, RuntimeColumns
+from flowctl.model.slices import count_slices
 from flowctl.model.step import Load, PlannedTable, Progress, SeenTarget, Stopped, UpToDate
 from flowctl.model.table_info import Estimate, RowEstimate
 from flowctl.plan import checks, intervals
@@ -24,6 +25,8 @@ from flowctl.plan.projection import read_columns
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.shape import known_columns, shape
 from flowctl.plan.ties import with_columns
+from flowctl.spec.source_order import reads_letters_again
+from flowctl.text import counted
 
 
 def rfc3339(at: dt.datetime) -> str:
@@ -113,9 +116,10 @@ def working(
     guarded = checks.checks(case, check_deletes=check_deletes)
     if stop := checks.failed(guarded):
         return stopped(case, stop, columns)
+    batch_rows = _batch_rows(case, work.interval)
     return Load(
         table=table,
-        reason="full refresh" if case.full_refresh else work.reason,
+        reason=("full refresh" if case.full_refresh else work.reason) + _commits(work.interval, batch_rows),
         seq=max(case.state.next_seq, (case.observed.commit.seq if case.observed.commit else 0) + 1),
         interval=work.interval,
         columns=columns,
@@ -126,7 +130,21 @@ def working(
         check_deletes=check_deletes,
         destructive=replaced_content(case),
         notes=(*work.notes, *_giving_up(case), *taking_over(case), *_maintenance(case), *dropped_exclusions(case)),
+        batch_rows=batch_rows,
     )
+
+
+def _batch_rows(case: Case, interval: Interval) -> int | None:
+    """How many messages one commit takes, if there must be several. Content that is there is replaced in one."""
+    rows = case.table.batch_rows or case.rules.batch_rows
+    is_replaced = case.replaces and case.observed.target is not None
+    return None if is_replaced or count_slices(interval, rows) == 1 else rows
+
+
+def _commits(interval: Interval, batch_rows: int | None) -> str:
+    if batch_rows is None:
+        return ""
+    return f", in {count_slices(interval, batch_rows):,} commits of at most {counted(batch_rows, 'message')}"
 
 
 def find(case: Case) -> Finding:
@@ -141,18 +159,20 @@ def find(case: Case) -> Finding:
     recorded = with_columns(recorded, case.state.schema, case.table, source)
     log = None if case.full_refresh else case.observed.file_log
     found = intervals.find(case.table, source, watermark, recorded, case.observed.positions, case.spec_path, log)
-    is_asked = case.state.replay and case.table.reads_letters_again
+    is_asked = case.state.replay is not None and reads_letters_again(case.table)
     return _with_letters(case, found) if is_asked and not case.full_refresh else found
 
 
 def _with_letters(case: Case, found: Finding) -> Finding:
     """Dead letters are read again with the new messages, or alone."""
+    assert case.state.replay is not None
+    replays = f"replays {counted(case.state.replay.letters, 'dead letter')}"
     match found:
         case Work(interval, reason):
-            work = replace(found, reason=f"{reason}, and dead letters again")
+            work = replace(found, reason=f"{reason}, {replays}")
         case Idle(_, upper, notes) if upper is not None:
             interval = Interval(upper, upper)
-            work = Work(interval, "dead letters again", notes)
+            work = Work(interval, replays, notes)
         case _:
             return found
     return replace(work, interval=replace(interval, letters=case.state.seq))
@@ -221,8 +241,7 @@ def replaced_content(case: Case) -> str:
     if not case.rebuilds or target is None:
         return ""
     known = target.rows.value
-    letters = ", and its dead letters" if case.table.dead_letters is not None else ""
-    return f"everything in {case.table.target}" + (f" ({known:,} rows)" if known is not None else "") + letters
+    return f"everything in {case.table.target}" + (f" ({known:,} rows)" if known is not None else "")
 
 
 def taking_over(case: Case) -> Iterator[str]:

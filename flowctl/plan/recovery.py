@@ -140,11 +140,12 @@ def _above(after: Case, begun: Intent, finished: Recover, estimate: Estimate) ->
                 return None  # late rows, rows without a cursor, the whole source: ``finished`` reads them all
             table = planned_table(after)
             table = replace(table, seen=replace(table.seen, exists=True))
-            columns = _left_behind(finished.columns, is_replaced=after.replaces)
+            columns = left_behind(finished.columns, is_replaced=after.replaces)
             return working(after, table, columns, finding, estimate, check_deletes=False)
 
 
-def _left_behind(columns: Columns | RuntimeColumns, *, is_replaced: bool) -> Columns | RuntimeColumns:
+def left_behind(columns: Columns | RuntimeColumns, *, is_replaced: bool) -> Columns | RuntimeColumns:
+    """The columns of a commit that follows one with ``columns``, in the target as that leaves it."""
     target = columns.target if is_replaced else columns.recorded
     if isinstance(columns, RuntimeColumns):
         return RuntimeColumns(columns.source, target)

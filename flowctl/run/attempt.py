@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.errors import EngineFailed, FlowctlError, TableError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Seconds of the lease that must be left when a commit begins.
 COMMIT_MARGIN = 1.0
+#: Warnings of one table that are kept over many commits.
+_WARNINGS = 20
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,22 @@ class TableResult:
     @property
     def ok(self) -> bool:
         return self.error is None and self.skipped_for is None
+
+
+def added(before: TableResult, result: TableResult) -> TableResult:
+    """``result`` of a table's later commit, with the rows, times and warnings of both."""
+    counts = RowCounts(
+        **{
+            part.name: _sum(getattr(before.counts, part.name), getattr(result.counts, part.name))
+            for part in dataclasses.fields(RowCounts)
+        }
+    )
+    warnings = tuple(dict.fromkeys((*before.warnings, *result.warnings)))[-_WARNINGS:]
+    return replace(result, seconds=before.seconds + result.seconds, counts=counts, warnings=warnings)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else one + other
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,8 @@ class TableRetried:
 
 @dataclass(frozen=True)
 class TableCommitted:
-    """``seconds`` since the table's start; ``recovered``: an earlier run's commit was found and only recorded."""
+    """``seconds`` since the table's start; ``recovered``: an earlier run's commit was found and only recorded.
+    ``continues``: more commits of the table follow."""
 
     table: str
     seq: int
@@ -67,6 +68,7 @@ class TableCommitted:
     seconds: float
     recovered: bool = False
     warnings: tuple[str, ...] = ()
+    continues: bool = False
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,7 @@ def as_json(event: Event) -> dict[str, Any] | None:
                 "wait_seconds": round(wait, 3),
                 "error": error.message,
             }
-        case TableCommitted(table, seq, counts, seconds, recovered, warnings):
+        case TableCommitted(table, seq, counts, seconds, recovered, warnings, continues):
             return {
                 "event": "table_committed",
                 "table": table,
@@ -268,6 +270,7 @@ def as_json(event: Event) -> dict[str, Any] | None:
                 "seconds": round(seconds, 3),
                 "recovered": recovered,
                 "warnings": list(warnings),
+                "continues": continues,
             }
         case BatchLanded(stream, batch, changes, bytes, upper):
             return {

@@ -20,8 +20,10 @@ from flowctl.model.position import CursorPosition
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.step import Load, Plan, RecordOnly, Recover, Runnable, Step
 from flowctl.plan.reading import rfc3339
+from flowctl.resolve.places import letters_of
 from flowctl.run import events
 from flowctl.run.attempt import Attempt, AttemptResult, RunContext, TableResult, TableResults
+from flowctl.run.commits import commits
 from flowctl.run.group_offsets import show_position
 from flowctl.run.tries import Retries, add_repetition, commit, commit_together, describe
 from flowctl.spec.spec import SqlSource
@@ -38,10 +40,13 @@ class Protocol:
         self._writer = writer
         self._retries = retries
         self._attempts: dict[tuple[str, int], Attempt] = {}
+        self._outcomes: dict[tuple[str, int], TableResult] = {}
 
     def begin(self, plan: Plan) -> None:
-        """Writes the intents; nothing if the run was stopped before it began. An error here ends the run."""
-        self.begin_steps([step for step in plan.runnable if not isinstance(step, Load) or step.follows is None])
+        """Writes the intent of each table's first commit; nothing if the run was stopped before it began. An error here
+        ends the run."""
+        begun = [step for step in plan.runnable if not isinstance(step, Load) or step.follows is None]
+        self.begin_steps([next(commits(step)) for step in begun])
 
     def begin_steps(self, steps: Sequence[Runnable], at: str = "") -> None:
         """``at`` is the time of their changes; empty: now."""
@@ -63,6 +68,10 @@ class Protocol:
     def carry_out(self, step: Runnable, finished: Step | None = None) -> TableResult:
         """Runs one sequence number of a table from start to record; never raises. ``finished`` is the table's previous
         step, if any."""
+        ended = self._outcomes[step.key] = self._carry_out(step, finished)
+        return ended
+
+    def _carry_out(self, step: Runnable, finished: Step | None) -> TableResult:
         started, run = time.monotonic(), self._run
         rows = None if isinstance(step, RecordOnly) else step.rows.value
         run.listener(events.TableStarted(step.table, rows))
@@ -84,6 +93,11 @@ class Protocol:
     def carry_out_together(self, steps: Sequence[Runnable], parallel: int) -> list[TableResult]:
         """As :meth:`carry_out`, for tables of one target that commits several together, or none: all of them end in the
         same way."""
+        done = self._carry_out_together(steps, parallel)
+        self._outcomes |= {result.step.key: result for result in done if isinstance(result.step, Runnable)}
+        return done
+
+    def _carry_out_together(self, steps: Sequence[Runnable], parallel: int) -> list[TableResult]:
         started, run = time.monotonic(), self._run
         for step in steps:
             run.listener(events.TableStarted(step.table, None if isinstance(step, RecordOnly) else step.rows.value))
@@ -102,8 +116,12 @@ class Protocol:
         return [self._ended(result, attempt, seconds) for result, attempt in zip(results, attempts, strict=True)]
 
     def _ended(self, result: AttemptResult, attempt: Attempt, seconds: float) -> TableResult:
-        done, id = result.commit, attempt.step.id
-        self._run.listener(events.TableCommitted(id, done.seq, done.counts, seconds, result.recovered, result.warnings))
+        done, step = result.commit, attempt.step
+        continues = isinstance(step, Load | Recover) and step.continues
+        told = events.TableCommitted(
+            step.id, done.seq, done.counts, seconds, result.recovered, result.warnings, continues
+        )
+        self._run.listener(told)
         return TableResult(
             attempt.step, seconds, done.counts, done.seq, recovered=result.recovered, warnings=result.warnings
         )
@@ -111,8 +129,8 @@ class Protocol:
     def withdraw(self, ended: TableResults) -> TableResults:
         """Removes intents under which nothing can be committed any more. Returns ``ended``, with the error if the state
         could not be written."""
-        outcomes = {one.step.key: one for one in ended.outcomes if isinstance(one.step, Runnable)}
-        withdrawn = [attempt.step.id for key, attempt in self._attempts.items() if is_withdrawn(attempt, outcomes[key])]
+        begun = self._attempts.items()
+        withdrawn = [attempt.step.id for key, attempt in begun if is_withdrawn(attempt, self._outcomes.get(key))]
         if withdrawn:
             try:
                 self._writer.change(lambda document: documents.without_intents(document, withdrawn)).result()
@@ -194,10 +212,13 @@ def new_attempt(step: Runnable, document: StateDocument, run: RunContext, at: st
 
 
 def new_intent(step: Runnable, document: StateDocument, run: RunContext, at: str = "") -> Intent:
+    table = run.tables[step.id]
+    letters_at = str(letters_of(table)) if table.dead_letters is not None else ""
     if not isinstance(step, Load):
         pending = document.table(step.id).intent
         assert pending is not None, "a plan recovers what the state that it was made from has begun"
-        return replace(pending, interval=step.interval, runs=pending.runs + 1)  # the plan knows which files it reads
+        again = replace(pending, interval=step.interval, runs=pending.runs + 1)  # the plan knows which files it reads
+        return replace(again, letters_at=letters_at) if isinstance(step, Recover) else again
     return Intent(
         id=uuid.uuid4().hex,
         seq=step.seq,
@@ -209,16 +230,17 @@ def new_intent(step: Runnable, document: StateDocument, run: RunContext, at: str
         at=at or rfc3339(dt.datetime.now(dt.UTC)),
         replaces=step.write_full,
         refresh=step.refresh,
+        letters_at=letters_at,
     )
 
 
-def is_withdrawn(attempt: Attempt, outcome: TableResult) -> bool:
+def is_withdrawn(attempt: Attempt, outcome: TableResult | None) -> bool:
     """Whether to withdraw an intent: no write has begun under it, so nothing can be committed any more, and the next
-    run determines by itself what to do. An exception is a full refresh that a user requested: it stays pending unless
-    a guard refused it. Intents of earlier runs are never withdrawn."""
-    if outcome.ok or attempt.writing or not isinstance(attempt.step, Load):
+    run determines by itself what to do. ``outcome`` None: its step did not run. An exception is a full refresh that a
+    user requested: it stays pending unless a guard refused it. Intents of earlier runs are never withdrawn."""
+    if attempt.writing or not isinstance(attempt.step, Load) or (outcome is not None and outcome.ok):
         return False
-    return not attempt.step.refresh or isinstance(outcome.error, StoppedByPolicy)
+    return not attempt.step.refresh or (outcome is not None and isinstance(outcome.error, StoppedByPolicy))
 
 
 def continued(step: Load, finished: Step, document: StateDocument) -> Load:
@@ -237,6 +259,6 @@ def continued(step: Load, finished: Step, document: StateDocument) -> Load:
         lower = lower if lower.ties is not None else recorded.position
     seen, columns = replace(step.table.seen, id=recorded.target_id), step.columns
     match columns, finished:
-        case RuntimeColumns(), Recover(columns=Columns() as written):
+        case RuntimeColumns(), Recover(columns=Columns() as written) | Load(columns=Columns() as written):
             columns = replace(written, changes=(), statements=())
     return replace(step, interval=replace(interval, lower=lower), table=replace(step.table, seen=seen), columns=columns)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from itertools import groupby
 from typing import assert_never
 
 from flowctl.errors import AbortRun, StoppedByPolicy, TableError
 from flowctl.model.step import Plan, Removed, Runnable, Step, Stopped, UpToDate
 from flowctl.run import events
-from flowctl.run.attempt import RunContext, TableResult, TableResults
+from flowctl.run.attempt import RunContext, TableResult, TableResults, added
+from flowctl.run.commits import commits
 from flowctl.run.protocol import Protocol
 from flowctl.run.tries import Retries
 from flowctl.state.writer import StateWriter
@@ -100,8 +102,20 @@ class Schedule:
 
     def _table(self, first: Runnable, later: Sequence[Runnable | UpToDate | Stopped]) -> tuple[TableResult, ...]:
         """Runs one table from start to record, a pending sequence number first; never raises."""
-        outcome = self._protocol.carry_out(first)
+        outcome = self._commit(first)
         return (outcome, *(self._since(step, first.seq, outcome) for step in later))
+
+    def _commit(self, step: Runnable, finished: Step | None = None) -> TableResult:
+        """Runs the commits of one step up to the first that fails, or until the run is to end; returns their sum."""
+        first, *others = commits(step)
+        total = done = self._protocol.carry_out(first, finished)
+        for part in others:
+            if not done.ok:
+                break
+            because = self._blocked(part)
+            last, done = done, self._skipped(part, because) if because else self._protocol.carry_out(part, done.step)
+            total = replace(added(total, done), seq=done.seq or last.seq)
+        return replace(total, step=step) if others else total
 
     def _since(self, step: Runnable | UpToDate | Stopped, begun: int, finished: TableResult) -> TableResult:
         """Runs the step that follows the ``begun`` sequence number."""
@@ -114,7 +128,7 @@ class Schedule:
             return outcome
         if because := self._blocked(step):
             return self._skipped(step, because)
-        return self._protocol.carry_out(step, finished.step)
+        return self._commit(step, finished.step)
 
 
 def unmoved(step: UpToDate | Stopped) -> TableResult:

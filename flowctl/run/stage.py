@@ -132,7 +132,8 @@ def _decided(work: Staging, rows: Batch, rejected: DataFrame | None, counts: Bat
             work.table, rejected, counts.quarantined, work.landed, work.spark, lambda: _folder(work, "letters")
         )
         counts = replace(counts, quarantined=dead)
-    warnings = checks.decide(work.table, counts, dt.datetime.now(dt.UTC), work.step.write_full)
+    now, step = dt.datetime.now(dt.UTC), work.step
+    warnings = checks.decide(work.table, counts, now, replaces=step.write_full, continues=step.continues)
     return StagedBatch(rows, rejected, counts, warnings)
 
 
@@ -238,8 +239,7 @@ def _unordered(work: Staging) -> str:
 def _sample(rows: DataFrame, key: Sequence[str]) -> str:
     """Up to five keys, as text; keys are the only row values that errors may show."""
     found = rows.select(*[named(name).cast("string").alias(name) for name in key]).limit(SAMPLES)
-    shown = [", ".join(f"{name}={row[name]}" for name in key) for row in found.toLocalIterator()]
-    return "; ".join(shown)
+    return "; ".join(", ".join(f"{name}={row[name]}" for name in key) for row in found.toLocalIterator())
 
 
 def _with_missing_keys(work: Staging, rows: DataFrame) -> DataFrame:

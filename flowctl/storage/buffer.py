@@ -8,6 +8,7 @@ ended. Memory is bounded by one row group, whatever the table's size.
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import os
 import re
@@ -67,6 +68,19 @@ class Buffer:
             if self._is_local:
                 make_folder(Path(self._runs) / self._run_id, private=True)  # before Spark creates folders in it
         return BufferFolder(self._fs, f"{self._runs}/{self._run_id}/{free}", f"{self._url}/{free}")
+
+    @contextlib.contextmanager
+    def part(self) -> Iterator[Buffer]:
+        """A part of this buffer, for what is not needed after the context."""
+        folder = self.folder("part")
+        inner = copy.copy(self)
+        inner._runs, _, inner._run_id = folder._path.rpartition("/")
+        inner._url, inner._taken, inner._naming = folder.url, set(), threading.Lock()
+        try:
+            yield inner
+        finally:
+            with contextlib.suppress(Exception):  # the run removes it at its end, or the next run
+                inner.clear()
 
     def clear(self) -> None:
         """Removes this run's folders, while nothing uses them; new ones may follow."""

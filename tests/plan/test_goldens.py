@@ -23,7 +23,7 @@ from flowctl.expect.rows import Rows
 from flowctl.model import types
 from flowctl.model.effects import CountedEffects, Effects, PreventedEffects, SampleRow, UnknownEffects
 from flowctl.model.interval import Interval
-from flowctl.model.position import FilesPosition, FileStamp, NoPosition, UpstreamPosition
+from flowctl.model.position import FilesPosition, FileStamp, NoPosition, OffsetsPosition, UpstreamPosition
 from flowctl.model.step import Load, Plan
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.plan.document import from_json, to_json
@@ -38,6 +38,7 @@ from flowctl.spec.spec import (
     ObjectSource,
     SchemaPolicies,
     SqlSource,
+    TopicSource,
 )
 from flowctl.text import plain
 from tests.plan.worlds import (
@@ -148,6 +149,28 @@ def interrupted_and_refreshed() -> Plan:
     return plan(world(seen, states), landed, pending, anew, adopted, since, request=PlanOptions(full_refresh=("anew",)))
 
 
+def topics() -> Plan:
+    """Long backlogs: the first run of one table, a run after an interrupted one of another."""
+
+    def at(*offsets: int) -> OffsetsPosition:
+        return OffsetsPosition(tuple(enumerate(offsets)))
+
+    clicks = table("clicks", mode="append", source=TopicSource("bus", ("clicks",)), cursor=None, key=())
+    views = replace(clicks, id="views", source=TopicSource("bus", ("views",)), batch_rows=1000)
+    begun = intent(views, Interval(at(100, 80), at(600, 580)))
+    first, new = high(at(7_000_000, 5_000_000), start=at(0, 0), oldest=at(0, 0)), high(at(1600, 1580), oldest=at(0, 0))
+    seen = {
+        "clicks": observed(first, positions="offsets"),
+        "views": observed(
+            replace(new, start=at(0, 0)),
+            positions="offsets",
+            target=target(),
+            commit=committed(table="views", position=at(100, 80)),
+        ),
+    }
+    return plan(world(seen, {"views": recorded(views, at(100, 80), intent=begun, highest=4)}), clicks, views)
+
+
 def dry_run() -> Plan:
     counted = CountedEffects(
         "2026-11-20T06:16:00.500000Z", 1200, 3, 1, 976, {"note": 1, "status of the order": 3}, {"amount: not_null": 2},
@@ -174,7 +197,9 @@ def dry_run() -> Plan:
     )
 
 
-PLANS = {plan.__name__: plan for plan in (first_run, second_run, nothing_to_do, interrupted_and_refreshed, dry_run)}
+PLANS = {
+    plan.__name__: plan for plan in (first_run, second_run, nothing_to_do, interrupted_and_refreshed, topics, dry_run)
+}
 
 
 def shown_as(made: Plan, view: View) -> str:

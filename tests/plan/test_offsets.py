@@ -9,11 +9,15 @@ import pytest
 from flowctl.model import position
 from flowctl.model.interval import Interval
 from flowctl.model.position import OffsetsPosition
+from flowctl.model.step import Progress, progress_after
 from flowctl.plan.document import action_of
-from flowctl.spec.spec import DeadLetters, TopicSource
-from tests.plan.worlds import committed, high, intent, observed, recorded, step, table, target
+from flowctl.resolve.resolve import PlanOptions
+from flowctl.spec.spec import DeadLetters, TargetRef, TopicSource
+from flowctl.state.letters import Replay
+from tests.plan.worlds import committed, high, intent, observed, recorded, step, steps, table, target
 
 SPEC = table(mode="append", source=TopicSource("bus", ("clicks",)), cursor=None, key=())
+REPLAY = Replay(2, f"{SPEC.target}__dead_letters")
 
 
 def at(*offsets: int) -> OffsetsPosition:
@@ -102,6 +106,41 @@ def test_a_begun_interval_that_has_expired_is_given_up():
     assert (action_of(made), made.reason[:30]) == ("stop", "5 messages expired before they")
 
 
+def test_a_long_backlog_takes_several_commits():
+    made = planned(None, at(6_000_000, 6_000_000))
+    reason = "first run, at most 12,000,000 messages from earliest, in 3 commits of at most 5,000,000 messages"
+    assert (made.reason, made.seq, progress_after(made)) == (reason, 1, Progress(3, at(6_000_000, 6_000_000)))
+    short = planned(at(100), at(125), spec=replace(SPEC, batch_rows=10))
+    assert (short.reason, short.rows.value) == ("at most 25 messages, in 3 commits of at most 10 messages", 25)
+    assert planned(at(100), at(110), spec=replace(SPEC, batch_rows=10)).batch_rows is None
+
+
+def test_what_follows_a_begun_interval_takes_several_commits_too():
+    begun = intent(SPEC, Interval(at(100), at(110)))
+    spec = replace(SPEC, batch_rows=10)
+    seen = high(at(135), start=at(0), oldest=at(0))
+    there = observed(seen, positions="offsets", target=target(), commit=committed(position=at(100)))
+    first, second = steps(spec, there, recorded(spec, at(100), intent=begun, highest=4))
+    assert (action_of(first), first.interval, first.continues) == ("recover", Interval(at(100), at(110)), True)
+    assert (second.interval, second.follows, second.commits) == (Interval(at(110), at(135)), first.seq, 3)
+    assert second.reason == (
+        "at most 25 messages, in 3 commits of at most 10 messages, once sequence number 4 is recorded"
+    )
+
+
+def test_content_is_replaced_in_one_commit():
+    """So that readers never find a part of it."""
+    spec = replace(SPEC, batch_rows=10)
+    seen = high(at(125), start=at(0), oldest=at(0))
+    there = observed(seen, positions="offsets", target=target(), commit=committed(position=at(100)))
+    anew = step(spec, there, recorded(spec, at(100)), PlanOptions(full_refresh=("orders",)))
+    assert (anew.write_full, anew.commits, anew.reason) == (True, 1, "full refresh")
+    gone = step(
+        spec, observed(seen, positions="offsets"), recorded(spec, at(100)), PlanOptions(full_refresh=("orders",))
+    )
+    assert (gone.creates, gone.commits, gone.reason) == (True, 13, "full refresh, in 13 commits of at most 10 messages")
+
+
 @pytest.mark.parametrize(
     ("offsets", "text"),
     [
@@ -117,10 +156,10 @@ def test_offsets_as_text_and_as_json(offsets, text):
 
 @pytest.mark.parametrize(
     ("end", "reason", "rows"),
-    [(120, "at most 20 messages, and dead letters again", 20), (100, "dead letters again", None)],
+    [(120, "at most 20 messages, replays 2 dead letters", 20), (100, "replays 2 dead letters", None)],
 )
 def test_dead_letters_are_read_again_when_a_user_wants_it(end, reason, rows):
-    made = planned(at(100), at(end), replay=True, spec=replace(SPEC, dead_letters=DeadLetters()))
+    made = planned(at(100), at(end), replay=REPLAY, spec=replace(SPEC, dead_letters=DeadLetters()))
     assert (action_of(made), made.reason) == ("change", reason)
     assert made.interval == Interval(at(100), at(end), letters=3)
     assert made.rows.value == rows
@@ -129,12 +168,25 @@ def test_dead_letters_are_read_again_when_a_user_wants_it(end, reason, rows):
 @pytest.mark.parametrize("ordered", [True, False])
 def test_an_old_letter_is_read_again_only_where_its_order_is_known(ordered):
     keyed = {"mode": "merge", "key": ("id",), "format": {"source_order": ordered}, "dead_letters": DeadLetters()}
-    made = planned(at(100), at(100), replay=True, spec=replace(SPEC, **keyed))
-    assert made.reason == ("dead letters again" if ordered else "no new messages")
+    made = planned(at(100), at(100), replay=REPLAY, spec=replace(SPEC, **keyed))
+    assert made.reason == ("replays 2 dead letters" if ordered else "no new messages")
+
+
+def test_letters_in_a_place_that_the_spec_has_no_longer_are_not_passed_over():
+    elsewhere = replace(SPEC, dead_letters=DeadLetters(to=TargetRef("lake", ("_dead", "clicks"))))
+    asked = planned(at(100), at(120), replay=REPLAY, spec=elsewhere)
+    reading = replace(intent(SPEC, Interval(at(100), at(110), letters=3)), letters_at=REPLAY.place)
+    begun = planned(at(100), at(120), intent=reading, highest=4, spec=elsewhere)
+    for made in (asked, begun):
+        assert (action_of(made), made.reason) == (
+            "stop",
+            f"dead letters of {REPLAY.place} are to be read again, and `dead_letters` says lake:_dead.clicks",
+        )
+        assert "flowctl dlq replay spec.yaml orders --cancel" in made.hint
 
 
 def test_no_letter_is_read_again_without_a_place_for_those_that_stay():
-    made = planned(at(100), at(100), replay=True)
+    made = planned(at(100), at(100), replay=REPLAY)
     assert (action_of(made), made.reason) == ("none", "no new messages")
 
 

@@ -65,6 +65,14 @@ def test_freshness_by_the_newest_value() -> None:
         decide(*expecting(check, "2026-11-20 10:59:00"), NOW, replaces=False)
 
 
+def test_only_the_last_of_several_commits_must_be_fresh() -> None:
+    check = Freshness(column="at", within=3600.0, mark=MARK)
+    assert decide(*expecting(check, "2026-11-13 12:00:00"), NOW, replaces=False, continues=True) == ()
+    table, counts = expecting(Rows.read({"rows": {"min": 101}}, MARK), "100")
+    with pytest.raises(TableError, match="at least 101"):
+        decide(table, counts, NOW, replaces=False, continues=True)
+
+
 def test_an_empty_source_does_not_wipe_a_guarded_target() -> None:
     table = replace(TABLE, mode="truncate", guard=Guard(allow_empty=False))
     with pytest.raises(StoppedByPolicy, match=r"^guard\.allow_empty: the source has no rows"):

@@ -18,7 +18,6 @@ from flowctl.model.projection import Columns
 from flowctl.model.step import Load, SeenTarget
 from flowctl.run import protocol
 from flowctl.run.attempt import Attempt, TableResult
-from flowctl.run.schedule import ASKED_TO_STOP
 from flowctl.spec.spec import TableSpec
 from flowctl.state.document import StateDocument
 from tests.plan.worlds import LINEAGE, committed, high, intent, observed, recorded, step, table, target
@@ -98,18 +97,18 @@ def test_an_intent_without_a_write_is_withdrawn_unless_a_full_refresh_is_owed(
 ) -> None:
     spec = table()
     planned = load(spec)
-    outcome = TableResult(planned, error=error, skipped_for=None if error else ASKED_TO_STOP)
+    outcome = TableResult(planned, error=error) if error else None
     begun = Attempt(planned, intent(spec, WORK))
     assert protocol.is_withdrawn(begun, outcome)
     refresh = replace(planned, refresh=True)
-    assert protocol.is_withdrawn(Attempt(refresh, begun.intent), replace(outcome, step=refresh)) == of_refresh
+    assert protocol.is_withdrawn(Attempt(refresh, begun.intent), outcome) == of_refresh
     assert not protocol.is_withdrawn(Attempt(planned, begun.intent, writing=True), outcome)
     assert not protocol.is_withdrawn(begun, TableResult(planned))
 
 
 def test_a_number_stands_on_the_one_that_state_has_unless_all_is_read_again() -> None:
     spec = table()
-    run = SimpleNamespace(run_id="r", fence=1)
+    run = SimpleNamespace(run_id="r", fence=1, tables={"orders": spec})
     document = StateDocument(LINEAGE, 1, "w", {"orders": recorded(spec, None)})
     attempt: Any = protocol.new_attempt
     assert attempt(load(spec), document, run).base == committed().name

@@ -11,13 +11,15 @@ import pytest
 
 from flowctl.errors import FlowctlError, StalePlan, StoppedByPolicy, TableError
 from flowctl.model import types
+from flowctl.model.commit import RowCounts
 from flowctl.model.interval import Interval
-from flowctl.model.position import CursorPosition, Ties
+from flowctl.model.position import CursorPosition, OffsetsPosition, Ties
 from flowctl.model.projection import Columns, ProjectedColumn, RuntimeColumns
 from flowctl.model.step import Load, Plan, PlannedTable, Recover, Runnable, Step, Stopped
-from flowctl.model.table_info import Column
+from flowctl.model.table_info import Column, RowEstimate
 from flowctl.run import events
 from flowctl.run.attempt import TableResult
+from flowctl.run.commits import commits
 from flowctl.run.protocol import continued
 from flowctl.run.schedule import ASKED_TO_STOP, Schedule
 from flowctl.state.document import StateDocument, TableState
@@ -27,6 +29,13 @@ ORDERS = PlannedTable(id="orders", mark=MARK, source="pg:orders", target="lake:o
 SINCE = Interval(OLD, NEW, "updated_at")
 FIRST = Recover(table=ORDERS, reason="finishes", seq=4, interval=Interval(None, OLD), columns=Columns())
 SECOND = Load(table=ORDERS, reason="new rows", seq=5, follows=4, interval=SINCE, columns=Columns())
+CLICKS = replace(
+    SECOND,
+    interval=Interval(OffsetsPosition(((0, 0),)), OffsetsPosition(((0, 25),))),
+    rows=RowEstimate(25, "stats"),
+    columns=Columns(statements=("ALTER",)),
+    batch_rows=10,
+)
 DAILY = replace(SECOND, table=replace(ORDERS, id="daily", needs=("orders",)), seq=4, follows=None)
 
 
@@ -46,7 +55,9 @@ class Scripted:
         self.ran.append((step.id, step.seq))
         if step.seq == self.stops_after:
             self.stopping.set()
-        return TableResult(step, error=self.errors.get(step.seq))
+        error = self.errors.get(step.seq)
+        counts = RowCounts() if error else RowCounts(read=10, inserted=9)
+        return TableResult(step, 1.0, counts, None if error else step.seq, error=error)
 
 
 def test_tables_that_need_it_wait_for_both_steps() -> None:
@@ -74,6 +85,40 @@ def test_what_the_plan_stops_behind_a_begun_number_is_stopped() -> None:
 def test_a_run_that_is_asked_to_stop_begins_no_second_number() -> None:
     schedule = Scripted((FIRST, SECOND), {}, stops_after=4)
     assert [outcome.skipped_for for outcome in schedule.finish().outcomes] == [None, ASKED_TO_STOP]
+
+
+def test_a_step_in_several_commits_has_one_result() -> None:
+    schedule = Scripted((FIRST, CLICKS, DAILY), {})
+    _, clicks, daily = schedule.finish().outcomes
+    assert schedule.ran == [("orders", 4), ("orders", 5), ("orders", 6), ("orders", 7), ("daily", 4)]
+    assert (clicks.step, clicks.seq, clicks.seconds, clicks.counts) == (CLICKS, 7, 3.0, RowCounts(read=30, inserted=27))
+    assert (clicks.ok, daily.ok) == (True, True)
+
+
+def test_what_was_committed_before_a_failure_counts() -> None:
+    schedule = Scripted((CLICKS, DAILY), {6: TableError("lost")})
+    clicks, daily = schedule.finish().outcomes
+    assert schedule.ran == [("orders", 5), ("orders", 6)]
+    assert (clicks.step, clicks.seq, clicks.counts.read, str(clicks.error)) == (CLICKS, 5, 10, "lost")
+    assert daily.skipped_for == "orders was not brought up to date"
+
+
+def test_a_run_that_is_asked_to_stop_ends_between_two_commits() -> None:
+    schedule = Scripted((CLICKS,), {}, stops_after=6)
+    (clicks,) = schedule.finish().outcomes
+    assert (schedule.ran, clicks.seq, clicks.counts.read) == ([("orders", 5), ("orders", 6)], 6, 20)
+    assert (clicks.ok, clicks.skipped_for) == (False, ASKED_TO_STOP)
+
+
+def test_a_later_commit_finds_the_target_as_the_first_has_left_it() -> None:
+    new = replace(CLICKS, write_full=True, refresh=True, destructive="", follows=None)
+    first, second, third = commits(new)
+    assert isinstance(first, Load) and isinstance(second, Load) and isinstance(third, Load)
+    assert (first.creates, first.columns, first.refresh, first.follows) == (True, CLICKS.columns, True, None)
+    assert (second.creates, second.columns, second.refresh, second.write_full) == (False, Columns(), False, False)
+    assert [(one.seq, one.follows, one.continues) for one in (second, third)] == [(6, 5, True), (7, 6, False)]
+    assert [one.rows.value for one in (first, second, third)] == [8, 8, 9]
+    assert list(commits(SECOND)) == [SECOND]
 
 
 def test_the_second_step_takes_the_rows_at_its_position_from_what_the_first_recorded() -> None:

@@ -171,11 +171,17 @@ def producer(address: str, transactional_id: str = "") -> Iterator[Any]:
 
 
 def send(
-    address: str, topic: str, values: Sequence[bytes | None], *, partition: int = 0, key: bytes | None = None
+    address: str,
+    topic: str,
+    values: Sequence[bytes | None],
+    *,
+    partition: int = 0,
+    key: bytes | None = None,
+    headers: Mapping[str, bytes] | None = None,
 ) -> None:
     with producer(address) as made:
         for value in values:
-            made.produce(topic, value, key, partition)
+            made.produce(topic, value, key, partition, headers=dict(headers or {}))
             made.poll(0)
 
 

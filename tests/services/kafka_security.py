@@ -10,15 +10,17 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from joserfc import jwt
+from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
 
 from tests.services.kafka import Secured
@@ -142,27 +144,43 @@ def _tokens(folder: Path) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class TokenServer:
-    """An OAuth server for client credentials: one client, with the user's name and password."""
+    """An OAuth server for client credentials: one client, with the user's name and password. ``issued`` are the tokens
+    that it has given, ``scopes`` the ones that it was asked for."""
 
     url: str
     key: RSAKey
+    issued: list[str] = field(default_factory=list)
+    scopes: list[str] = field(default_factory=list)
+
+    def accepts(self, authorization: str | None) -> bool:
+        """Whether it has signed the token of a request, and that is not over."""
+        kind, _, token = (authorization or "").partition(" ")
+        try:
+            claims = jwt.decode(token, self.key).claims
+        except (JoseError, ValueError):
+            return False
+        return kind == "Bearer" and claims["exp"] > time.time()
 
 
 @contextmanager
-def token_server() -> Iterator[TokenServer]:
+def token_server(seconds: int = 300) -> Iterator[TokenServer]:
+    """``seconds`` is how long it says that a token lasts."""
     key = RSAKey.generate_key(2048, parameters={"kid": "tests", "alg": "RS256", "use": "sig"})
     wanted = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            form = parse_qs(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode())
             if self.headers.get("Authorization") != wanted:
                 self._answer(401, {"error": "invalid_client"})
                 return
             now = int(time.time())
             claims = {"sub": USER, "aud": "kafka", "iat": now, "exp": now + 300, "scope": "kafka"}
+            claims["jti"] = str(len(made.issued))
             token = jwt.encode({"alg": "RS256", "kid": "tests"}, claims, key)
-            self._answer(200, {"access_token": token, "token_type": "Bearer", "expires_in": 300, "scope": "kafka"})
+            made.issued.append(token)
+            made.scopes.extend(form.get("scope", []))
+            self._answer(200, {"access_token": token, "token_type": "Bearer", "expires_in": seconds, "scope": "kafka"})
 
         def log_message(self, *_: object) -> None:
             pass
@@ -176,9 +194,10 @@ def token_server() -> Iterator[TokenServer]:
             self.wfile.write(body)
 
     server = ThreadingHTTPServer((HOST, 0), Handler)
+    made = TokenServer(f"http://{HOST}:{server.server_port}/token", key)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield TokenServer(f"http://{HOST}:{server.server_port}/token", key)
+        yield made
     finally:
         server.shutdown()
         server.server_close()

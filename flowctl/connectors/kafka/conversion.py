@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,7 +11,8 @@ from flowctl.connectors.arrow import arrow_schema, arrow_type
 from flowctl.connectors.kafka.encodings.decoder import Decoder
 from flowctl.connectors.kafka.encodings.json import JsonDecoder
 from flowctl.connectors.kafka.envelopes import Rows, operations_of, rows_of
-from flowctl.connectors.kafka.messages import PARTS, Message, native_types, parts, values_of
+from flowctl.connectors.kafka.messages import PARTS, Message, keys_of, named_values, native_types, parts, values_of
+from flowctl.connectors.kafka.schema_ids import Role
 from flowctl.connectors.kafka.unfit import (
     NO_KEY,
     NO_TIME,
@@ -49,7 +50,8 @@ class Payload:
     rows in their ``envelope``; empty for other messages. ``of_key`` are those of keys that have fields. ``values`` and
     ``keys`` decode the two. ``key``: what is read are changes of rows with this key; the names of its columns.
     ``is_ordered``: the topic has one partition, so all messages are in order. ``has_source_order``: each must tell
-    its order in the source, whatever its partition."""
+    its order in the source, whatever its partition. ``registered`` are those whose schemas are in a registry: a header
+    may tell which one."""
 
     declared: Sequence[Column] = ()
     of_key: Sequence[Column] = ()
@@ -59,6 +61,15 @@ class Payload:
     has_source_order: bool = False
     values: Decoder = field(default_factory=JsonDecoder, compare=False)
     keys: Decoder = field(default_factory=JsonDecoder, compare=False)
+    registered: Collection[Role] = ()
+
+    def values_of(self, messages: Sequence[Message]) -> list[bytes | None]:
+        """For :attr:`values`."""
+        return named_values(messages, "value") if "value" in self.registered else values_of(messages)
+
+    def keys_of(self, messages: Sequence[Message]) -> list[bytes | None]:
+        """For :attr:`keys`."""
+        return named_values(messages, "key") if "key" in self.registered else keys_of(messages)
 
 
 @dataclass(frozen=True)
@@ -124,7 +135,7 @@ class Conversion:
         found = self._found(messages, self._declared)
         known = dict(zip([column.name for column in self._declared], found.fields, strict=True))
         if self.payload.of_key:
-            keys = [message.key() for message in messages]
+            keys = self.payload.keys_of(messages)
             if None in keys:
                 raise pa.ArrowInvalid("a message has no key")
             fields = self.payload.keys.decoded(keys, self._of_key)
@@ -144,7 +155,7 @@ class Conversion:
 
     def _found(self, messages: Sequence[Message], columns: Sequence[Column]) -> Rows:
         """The rows of these messages, with the fields of ``columns``."""
-        values = values_of(messages)
+        values = self.payload.values_of(messages)
         if self.payload.declared:
             payload = self.payload
             found = rows_of(
@@ -176,15 +187,16 @@ class Conversion:
         """None: it may fit."""
         payload = self.payload
         if payload.of_key:
-            key = message.key()
-            if found := NO_KEY if key is None else payload.keys.unfit(key, payload.of_key):
+            [key] = payload.keys_of([message])
+            if found := NO_KEY if key is None else payload.keys.unfit(key, self._of_key):
                 return found
         for column, value in ((one, PARTS[one.name]([message])[0]) for one in self._texts):
             if value is not None and not _is_utf8(value):
                 return not_utf8(column)
         if not payload.declared:
             return None
-        return payload.values.unfit(message.value(), payload.declared, payload.envelope, payload.key)
+        [value] = payload.values_of([message])
+        return payload.values.unfit(value, self._declared, payload.envelope, payload.key)
 
     def _why(self, message: Message) -> Unfit:
         """Of a message that does not fit."""
@@ -199,12 +211,12 @@ class Conversion:
                 _array([message], column)
             except (pa.ArrowInvalid, Refused):
                 return NO_TIME if column.type == types.TIMESTAMP else not_utf8(column)
-        for column in self.payload.of_key:
+        for column in self._of_key:
             try:
-                self.payload.keys.decoded([message.key()], [column])
+                self.payload.keys.decoded(self.payload.keys_of([message]), [column])
             except (pa.ArrowInvalid, Refused):
                 return wrong_type(column, "key.schema")
-        for columns in ([], *([column] for column in self.payload.declared)):
+        for columns in ([], *([column] for column in self._declared)):
             try:
                 self._found([message], columns)
             except (pa.ArrowInvalid, Refused) as error:

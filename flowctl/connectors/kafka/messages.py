@@ -11,6 +11,7 @@ from functools import cache
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flowctl.connectors.kafka.schema_ids import Headers, Role, named_value, schema_id
 from flowctl.connectors.kafka.unfit import NO_TIME, Refused
 from flowctl.connectors.letters import MESSAGE_COLUMNS, landed_name
 from flowctl.connectors.source import PLACE_COLUMN, TIME_COLUMN
@@ -18,10 +19,6 @@ from flowctl.text import bytes_in_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-#: The byte before the id, and the bytes of both. Source: "Wire format" in the documentation of Confluent's registry.
-_MAGIC, HEADER_BYTES = 0, 5
-Headers = list[tuple[str, bytes | None]]
 
 
 class Message(Protocol):
@@ -74,17 +71,17 @@ def _each(name: str) -> Part:
     return lambda messages: list(map(called, messages))
 
 
-values_of = _each("value")
+values_of, keys_of = _each("value"), _each("key")
 _times = _each("timestamp")
 _PARTS: Mapping[str, Part] = {
     "_topic": _each("topic"),
     "_partition": _each("partition"),
     "_offset": _each("offset"),
     "_timestamp": lambda messages: milliseconds(messages, are_letters=True),
-    "_key": _each("key"),
+    "_key": keys_of,
     "_value": values_of,
     "_headers": lambda messages: [headers_text(message.headers()) for message in messages],
-    "_schema_id": lambda messages: list(map(schema_id, values_of(messages))),
+    "_schema_id": lambda messages: list(map(schema_id, named_values(messages, "value"))),
 }
 #: What messages have, by the name of its column in a table, and in a letter.
 PARTS: Mapping[str, Part] = {
@@ -126,16 +123,10 @@ def milliseconds(messages: Sequence[Message], *, are_letters: bool = False) -> l
     return usable
 
 
-def schema_id(value: bytes | None) -> int | None:
-    """The id of a registry's schema that a value begins with; None if it begins with none."""
-    if value is None or len(value) < HEADER_BYTES or value[0] != _MAGIC:
-        return None
-    return int.from_bytes(value[1:HEADER_BYTES], "big")
-
-
-def header(id: int) -> bytes:
-    """What comes before a value that was written with the schema of this id."""
-    return bytes([_MAGIC]) + id.to_bytes(HEADER_BYTES - 1, "big")
+def named_values(messages: Sequence[Message], role: Role) -> list[bytes | None]:
+    """Values or keys, with the schemas that headers name."""
+    parts = (values_of if role == "value" else keys_of)(messages)
+    return [named_value(one, message.headers(), role) for one, message in zip(parts, messages, strict=True)]
 
 
 def headers_text(headers: Headers | None) -> str | None:

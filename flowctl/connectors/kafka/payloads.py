@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from flowctl.connectors.csv_dialect import dialect_of
+from flowctl.connectors.exact import require_possible
 from flowctl.connectors.kafka.conversion import Payload
 from flowctl.connectors.kafka.encodings.avro import AvroSchema
+from flowctl.connectors.kafka.encodings.csv import CsvDecoder
 from flowctl.connectors.kafka.encodings.decoder import Decoder
 from flowctl.connectors.kafka.encodings.json import JsonDecoder
 from flowctl.connectors.kafka.encodings.json_schema import JsonSchema, RegisteredJsonDecoder
@@ -17,7 +20,8 @@ from flowctl.connectors.kafka.encodings.protobuf import ProtobufSchema
 from flowctl.connectors.kafka.encodings.schema import Field, WriterSchema
 from flowctl.connectors.kafka.encodings.written import OneWriter, RegisteredWriters, Writers, WrittenDecoder
 from flowctl.connectors.kafka.registry import Registry, Schema
-from flowctl.connectors.kafka.unfit import NAMES, Unreadable, other_schema
+from flowctl.connectors.kafka.schema_ids import HeaderId, Role, SchemaId
+from flowctl.connectors.kafka.unfit import NAMES, NO_MESSAGE, Unreadable, other_schema
 from flowctl.connectors.source import Relation
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -27,9 +31,8 @@ from flowctl.spec.topics import WITH_FIELDS
 
 #: Columns that every message has, besides its value.
 METADATA = frozenset({"_key", "_partition", "_offset", "_timestamp", "_headers", "_op"})
-Role = Literal["value", "key"]
 #: By role, the id and the version of the schema that a table was planned by.
-Pins = Mapping[str, tuple[int, int]]
+Pins = Mapping[Role, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,26 @@ class Payloads:
         ``TableError`` for declarations that no message can meet, and for schemas that do not exist."""
         format, known = relation.format, pins or {}
         kind = format.get("type", "raw")
+        if kind == "csv":
+            declared = _declared(format["schema"], kind)
+            for column in declared:
+                require_possible(Column(column.name, types.STRING), column)
+            return Payload(declared, values=CsvDecoder(declared, dialect_of(format))), {}
         if kind not in WITH_FIELDS:
             return Payload(key=relation.key), {}
         envelope = format.get("envelope", "")
         columns, values, pin = self._part(kind, format, topic, "value", envelope, known.get("value"))
-        made = {"value": pin} if pin else {}
+        made: dict[Role, tuple[int, int]] = {"value": pin} if pin else {}
         if "key" not in format:
-            ordered = bool(format.get("source_order"))
-            return Payload(columns, (), envelope, relation.key, has_source_order=ordered, values=values), made
+            payload = Payload(
+                columns,
+                envelope=envelope,
+                key=relation.key,
+                has_source_order=bool(format.get("source_order")),
+                values=values,
+                registered=tuple(made),
+            )
+            return payload, made
         options = format["key"]
         of_key, keys, pin = self._part(options.get("type", kind), options, topic, "key", "", known.get("key"))
         _require_key(relation, of_key)
@@ -62,8 +77,10 @@ class Payloads:
                 hint="Declare it in one of them: the value's field, or the key's",
             )
         declared = tuple(column for column in columns if column.name not in both)  # a tombstone has only the key's
-        made |= {"key": pin} if pin else {}
-        return Payload(declared, of_key, envelope, relation.key, values=values, keys=keys), made
+        if pin:
+            made["key"] = pin
+        payload = Payload(declared, of_key, envelope, relation.key, values=values, keys=keys, registered=tuple(made))
+        return payload, made
 
     def _part(
         self,
@@ -88,13 +105,15 @@ class Payloads:
         else:
             registry, subject = self._registry(), str(options.get("subject", f"{topic}-{role}"))
             found = self._found(registry, subject, kind, pin)
-            reader = _registered(kind, found, message, role)
+            reader = _registered(kind, found, found.id, message, role)
 
-            def made(id: int) -> WriterSchema | None:
+            def made(id: SchemaId) -> WriterSchema | None:
                 one = registry.by_id(id)
                 if one is not None and one.kind.lower() != kind:
                     raise Unreadable(other_schema(id, one.kind.capitalize(), found.kind.capitalize()))
-                return None if one is None else _registered(kind, one, message, role, or_first=True)
+                if kind == "protobuf" and isinstance(id, HeaderId) and id.kind != "guid":
+                    raise Unreadable(NO_MESSAGE)
+                return None if one is None else _registered(kind, one, id, message, role, or_first=True)
 
             followed = (lambda schema: {}) if declared else (lambda schema: _row(schema, envelope))
             writers = RegisteredWriters(registry, made, subject, found.version, reader, followed)
@@ -152,12 +171,14 @@ def _of_file(kind: str, file: Path, message: str, role: Role) -> WriterSchema:
     return ProtobufSchema(text, message=message, folder=str(file.parent.absolute()))
 
 
-def _registered(kind: str, found: Schema, message: str, role: Role, *, or_first: bool = False) -> WriterSchema:
+def _registered(
+    kind: str, found: Schema, id: SchemaId, message: str, role: Role, *, or_first: bool = False
+) -> WriterSchema:
     match kind:
         case "avro":
             return AvroSchema(found.text, found.references, value=role)
         case "protobuf":
-            return ProtobufSchema(found.text, found.references, message, id=found.id, or_first=or_first)
+            return ProtobufSchema(found.text, found.references, message, id=id, or_first=or_first)
         case _:
             return JsonSchema(found.text)
 

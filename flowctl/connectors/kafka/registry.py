@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ssl
-import tempfile
+import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowctl.connectors.kafka.security import is_pem, pem_file
+from flowctl.connectors.kafka.apicurio import find_artifact, own_url
+from flowctl.connectors.kafka.registry_access import SECONDS, Access, answer, opened
+from flowctl.connectors.kafka.schema_ids import HeaderId, SchemaId
 from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.text import counted
 
@@ -22,20 +21,33 @@ if TYPE_CHECKING:
 Kind = Literal["AVRO", "PROTOBUF", "JSON"]
 #: The registry's own codes: there is no such subject, version or schema.
 _MISSING = (40401, 40402, 40403)
-#: Seconds that one request may take; it is sent so many times more after a failure.
-_SECONDS, _RETRIES = 10, 2
+#: What to do about a schema that a subject does not allow.
+NOT_ALLOWED = "Change the columns so that it does, its compatibility in the registry, or `subject` in `format`"
+_IDS = "Update the registry, or let producers write ids into the messages themselves"
+#: A request is sent so many times more after a failure.
+_RETRIES = 2
 
 
 @dataclass(frozen=True)
 class Schema:
     """``references`` are the texts of the schemas that it imports, by the names under which it does, each after those
-    that it needs itself. ``version`` is that in its subject; 0: it was asked for by its id."""
+    that it needs itself. ``version`` is that in its subject; 0: it was asked for by its id. ``id`` is Confluent's; 0: a
+    header has another."""
 
     id: int
     version: int
-    kind: Kind
+    kind: str
     text: str
     references: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A schema and its subject: ``version`` is the one that it is, or would become; ``refused``: the subject's
+    compatibility does not allow it."""
+
+    version: int
+    kind: Literal["registered", "new", "refused"]
 
 
 class Registry:
@@ -46,7 +58,7 @@ class Registry:
         self.url = str(options["url"])
         self._options = options
         self._base_dir = base_dir
-        self._known: dict[int, Schema | None] = {}
+        self._known: dict[SchemaId, Schema | None] = {}
 
     def latest(self, subject: str) -> Schema | None:
         """The newest version; None if there is no such subject."""
@@ -57,30 +69,57 @@ class Registry:
         self._known[made.id] = made
         return made
 
-    def by_id(self, id: int) -> Schema | None:
+    def by_id(self, id: SchemaId) -> Schema | None:
         """What was registered under an id stays. An unknown id is asked for again: it may be registered meanwhile."""
         if self._known.get(id) is None:
-            found = self._asked(lambda: self._client.get_schema(id))
-            self._known[id] = self._schema(id, found) if found is not None else None
+            self._known[id] = self._found(id)
         return self._known[id]
 
-    def register(self, subject: str, text: str) -> int:
-        """The id of an Avro schema, which becomes the newest version of ``subject`` unless it is one. Raises
-        ``TableError`` if the subject's compatibility does not allow it."""
+    def versions(self, subject: str) -> Iterator[Schema]:
+        """Those of ``subject``, the newest first; each is asked for when it is needed."""
+        newest = self.latest(subject)
+        if newest is None:
+            return
+        yield newest
+        for version in sorted(self._asked(lambda: self._client.get_versions(subject)) or [], reverse=True):
+            if version >= newest.version:
+                continue
+            found = self._asked(partial(self._client.get_version, subject, version))
+            if found is not None:  # it may be deleted meanwhile
+                yield self._schema(found.schema_id, found.schema, version)
+
+    def assess(self, subject: str, text: str, kind: Kind) -> Standing:
+        """What :meth:`register` would do. Compares with the newest version only, as every registry can."""
+        from confluent_kafka.schema_registry import Schema as Given
+
+        given = Given(text, kind)
+        if found := self._asked(lambda: self._client.lookup_schema(subject, given)):
+            return Standing(found.version, "registered")
+        newest = self.latest(subject)
+        if newest is None:
+            return Standing(1, "new")
+        is_allowed = self._asked(lambda: self._client.test_compatibility(subject, given))
+        return Standing(newest.version + 1, "new" if is_allowed else "refused")
+
+    def register(self, subject: str, text: str, kind: Kind) -> int:
+        """The id of a schema, which becomes the newest version of ``subject`` unless it is one. Raises ``TableError``
+        if the subject's compatibility does not allow it."""
         from confluent_kafka.schema_registry import Schema as Given
 
         try:
-            return int(self._asked(lambda: self._client.register_schema(subject, Given(text, "AVRO"))))
+            return int(self._asked(lambda: self._client.register_schema(subject, Given(text, kind))))
         except TableError as error:
             if not (cause := _registry_error(error)) or cause.http_status_code != 409:
                 raise
             raise TableError(
                 f"subject {subject} does not allow the new schema: {_first_line(cause.error_message)}",
-                hint="Change the columns so that it does, its compatibility in the registry, or `subject` in `format`",
+                hint=NOT_ALLOWED,
             ) from error
 
-    def version_of(self, id: int, subject: str) -> int | None:
+    def version_of(self, id: SchemaId, subject: str) -> int | None:
         """The version that the schema is in ``subject``; None if it is in none."""
+        if isinstance(id, HeaderId):
+            return self._version_with(self.by_id(id), subject)
         found = self._asked(lambda: self._client.get_schema_versions(id)) or []
         return max((one.version for one in found if one.subject == subject), default=None)
 
@@ -89,6 +128,52 @@ class Registry:
 
     def subjects(self) -> list[str]:
         return self._asked(self._client.get_subjects) or []
+
+    def _found(self, id: SchemaId) -> Schema | None:
+        match id:
+            case int():
+                found, number = self._asked(lambda: self._client.get_schema(id)), id
+            case HeaderId(kind="guid"):
+                found, number = self._of_guid(str(id.value)), 0
+            case _:
+                return self._of_apicurio(id)
+        return self._schema(number, found) if found is not None else None
+
+    def _of_guid(self, guid: str) -> Found | None:
+        try:
+            return self._asked(lambda: self._client.get_schema_by_guid(guid))
+        except TableError as error:
+            if not (cause := _registry_error(error)) or cause.http_status_code != 404:
+                raise
+            what = f"messages have GUIDs of schemas in headers, and {self.url} has none"
+            raise TableError(what, hint=_IDS) from error
+
+    def _of_apicurio(self, id: HeaderId) -> Schema | None:
+        url = own_url(self.url)
+        try:
+            found = find_artifact(id, lambda path: self._get(f"{url}/{path}")) if url else None
+        except LookupError as error:
+            what = f"messages have ids of Apicurio in headers, and {self.url} is no Apicurio 3"
+            raise TableError(what, hint=_IDS) from error
+        return Schema(0, 0, found.kind, found.text, found.references) if found is not None else None
+
+    def _get(self, url: str) -> bytes | None:
+        access = self._opened[1]
+        try:
+            status, body = answer(url, access.context, access.headers())
+        except OSError as error:
+            raise self._unreachable(str(getattr(error, "reason", "") or error)) from error
+        if status in (200, 404):
+            return body if status == 200 else None
+        raise self._translated(status, _first_line(body.decode(errors="replace")))
+
+    def _version_with(self, schema: Schema | None, subject: str) -> int | None:
+        """The newest version with the same text: such ids do not tell it."""
+        for version in reversed(self._asked(lambda: self._client.get_versions(subject)) or []):
+            found = self._asked(partial(self._client.get_version, subject, version))
+            if schema is not None and found is not None and _is_same(str(found.schema.schema_str), schema.text):
+                return int(version)
+        return None
 
     def _schema(self, id: int, found: Found, version: int = 0) -> Schema:
         references: dict[str, str] = {}
@@ -109,19 +194,17 @@ class Registry:
             known[one.name] = str(found.schema.schema_str)
 
     @cached_property
-    def _client(self) -> SchemaRegistryClient:
+    def _opened(self) -> tuple[SchemaRegistryClient, Access]:
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
-        own = {"url": self.url, "timeout": _SECONDS, "max.retries": _RETRIES, "retries.wait.ms": 200}
+        own = {"url": self.url, "timeout": SECONDS, "max.retries": _RETRIES, "retries.wait.ms": 200}
         own["cache.latest.ttl.sec"] = 0  # the newest version is not what it was
-        if "username" in self._options:
-            own["basic.auth.user.info"] = f"{self._options['username']}:{self._options['password']}"
-        with _certificates(self._options.get("tls", {}), self._base_dir) as files:
-            try:
-                return SchemaRegistryClient({**own, **files})
-            except (ssl.SSLError, OSError) as error:
-                what = f"the certificates for {self.url} cannot be used: {error}"
-                raise TableError(what, hint="Check `registry.tls`: whether they are PEM, and can be read") from error
+        with opened(self._options, self._base_dir) as access:
+            return SchemaRegistryClient({**own, **access.settings}), access
+
+    @property
+    def _client(self) -> SchemaRegistryClient:
+        return self._opened[0]
 
     def _asked(self, question: Callable[[], Any]) -> Any:
         """None: there is no such thing."""
@@ -141,10 +224,10 @@ class Registry:
 
     def _translated(self, status: int, message: str) -> FlowctlError:
         if status in (401, 403):
-            what = f"the registry {self.url} refuses this user (HTTP {status})"
-            return TableError(
-                what, hint="Check `registry.username` and `registry.password`, and what the user may read"
-            )
+            who = "client" if "oauth" in self._options else "user"
+            names = "`registry.oauth`" if "oauth" in self._options else "`registry.username` and `registry.password`"
+            what = f"the registry {self.url} refuses this {who} (HTTP {status})"
+            return TableError(what, hint=f"Check {names}, and what the {who} may read and register")
         if status == 404:
             return TableError(
                 f"{self.url} is no schema registry (HTTP 404)",
@@ -171,28 +254,13 @@ def _registry_error(error: TableError) -> SchemaRegistryError | None:
     return error.__cause__ if isinstance(error.__cause__, SchemaRegistryError) else None
 
 
+def _is_same(one: str, other: str) -> bool:
+    """Whether two texts are one schema: registries format them anew."""
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except ValueError:
+        return one.split() == other.split()
+
+
 def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0][:300]
-
-
-@contextmanager
-def _certificates(tls: Mapping[str, Any], base_dir: str) -> Iterator[dict[str, Any]]:
-    """The client's settings. It takes only files, and reads them once: texts are files for that long."""
-    paths = ssl.get_default_verify_paths()
-    settings: dict[str, Any] = {"ssl.ca.location": paths.cafile or paths.capath} if "ca" not in tls else {}
-    names = {"ca": "ssl.ca.location", "certificate": "ssl.certificate.location", "key": "ssl.key.location"}
-    with ExitStack() as stack:
-        for option, setting in names.items():
-            if option not in tls:
-                continue
-            value = str(tls[option])
-            if not is_pem(value):
-                settings[setting] = str(pem_file(value, f"registry.tls.{option}", base_dir))
-                continue
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flowctl-tls-")))  # only for this user
-            file = folder / f"{option}.pem"
-            file.write_text(value)
-            settings[setting] = str(file)
-        if "key_password" in tls:
-            settings["ssl.key.password"] = str(tls["key_password"])
-        yield settings

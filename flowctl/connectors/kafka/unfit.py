@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from flowctl.connectors.kafka.schema_ids import SchemaId
 from flowctl.model import types
 from flowctl.model.table_info import Column
+from flowctl.text import counted
 
 _APART = "keep such messages apart with `dead_letters: {}`"
 #: How people write the envelopes.
@@ -15,7 +17,7 @@ NAMES = {"debezium": "Debezium", "maxwell": "Maxwell"}
 
 Error = Literal[
     "not_json", "not_change", "wrong_type", "not_utf8", "no_key", "no_time", "no_order", "truncate",
-    "no_schema_id", "unknown_schema", "other_schema", "corrupt", "unavailable",
+    "no_schema_id", "unknown_schema", "other_schema", "corrupt", "unavailable", "not_csv",
 ]  # fmt: skip
 
 
@@ -71,8 +73,14 @@ NO_ORDER = {
 NOT_JSON = Unfit("not_json", "not one JSON object", f"Read all as `format: {{type: text}}`, or {_APART}")
 NO_SCHEMA_ID = Unfit(
     "no_schema_id",
-    "it does not begin with the id of a schema",
+    "it does not begin with the id of a schema, and no header has one",
     f"Read messages that were written without the registry with `schema_file`, or {_APART}",
+)
+
+NO_MESSAGE = Unfit(
+    "other_schema",
+    "a header of Apicurio has the id of its schema, but not which of its messages it is",
+    f"Let its producer write the id into the message, as Confluent's serializers do, or {_APART}",
 )
 
 
@@ -84,7 +92,7 @@ def unavailable(column: str) -> Unfit:
     )
 
 
-def unknown_schema(id: int) -> Unfit:
+def unknown_schema(id: SchemaId) -> Unfit:
     return Unfit(
         "unknown_schema",
         f"the registry has no schema {id}",
@@ -92,7 +100,7 @@ def unknown_schema(id: int) -> Unfit:
     )
 
 
-def other_schema(id: int, name: str, expected: str) -> Unfit:
+def other_schema(id: SchemaId, name: str, expected: str) -> Unfit:
     which = f"schema {id} is" if id else "it is"
     return Unfit(
         "other_schema",
@@ -101,7 +109,7 @@ def other_schema(id: int, name: str, expected: str) -> Unfit:
     )
 
 
-def corrupt(id: int) -> Unfit:
+def corrupt(id: SchemaId) -> Unfit:
     which = f"schema {id}" if id else "the schema"
     return Unfit("corrupt", f"its bytes are not a value of {which}", f"Check what writes to the topic, or {_APART}")
 
@@ -111,6 +119,16 @@ def not_utf8(column: Column) -> Unfit:
     if column.name == "_key":
         way = "Leave it out with `columns: {exclude: [_key]}`, read the messages as bytes"
     return Unfit("not_utf8", f"the {column.name.removeprefix('_')} is not UTF-8", f"{way}, or {_APART}")
+
+
+def not_encoded(encoding: str) -> Unfit:
+    return Unfit("not_utf8", f"the value is not {encoding}", f"Set `format.encoding`, or {_APART}")
+
+
+def not_csv(fields: int) -> Unfit:
+    what = f"not one record of CSV with {counted(fields, 'field')}"
+    way = "Declare all fields in `format.schema`, in their order, or correct delimiter, quote or multiline"
+    return Unfit("not_csv", what, f"{way}, or {_APART}")
 
 
 def not_change(envelope: str) -> Unfit:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.kafka.conversion import Conversion, Payload
-from flowctl.connectors.kafka.messages import Headers, Letter, Message, headers_from_text, headers_text, letters
+from flowctl.connectors.kafka.messages import Letter, Message, headers_from_text, headers_text, letters
+from flowctl.connectors.kafka.schema_ids import Headers
 from flowctl.connectors.letters import LETTER_COLUMNS
 from flowctl.errors import TableError
 from flowctl.model import reserved, types
@@ -86,6 +87,15 @@ def test_a_reason_shows_no_value(value: bytes, key: bytes | None, error: str, re
     with pytest.raises(TableError, match=f"message 1 of partition 0 of topic t: {reason}") as refused:
         Conversion("t", Payload((ID,)), (ID, KEY)).deliver([message(0, b"{}"), message(1, value, key)], Rows(), None)
     assert "secret" not in refused.value.sentences
+
+
+def test_a_field_that_is_not_read_may_be_anything_whatever_lies_beside_it() -> None:
+    payload = Payload((ID, Column("x", types.INT64)))
+    for beside in ([], [message(1, b"nonsense")]):
+        rows, rejected = Rows(), Rows()
+        messages = [message(0, b'{"id": 1, "x": "text"}'), *beside]
+        assert Conversion("t", payload, (ID,)).deliver(messages, rows, rejected) == 1
+        assert len(rejected.rows()) == len(beside)
 
 
 @pytest.mark.parametrize("value", [b'{"op": "c", "after": {"x": 1}}', b'{"op": "d", "before": {"id": null}}'])

@@ -10,7 +10,7 @@ import pytest
 from flowctl.connectors.kafka.encodings.json import JsonDecoder
 from flowctl.connectors.kafka.encodings.json_schema import JsonSchema, RegisteredJsonDecoder
 from flowctl.connectors.kafka.encodings.schema import WriterSchema
-from flowctl.connectors.kafka.messages import HEADER_BYTES, schema_id
+from flowctl.connectors.kafka.schema_ids import HEADER_BYTES, schema_id
 from flowctl.connectors.kafka.unfit import NO_SCHEMA_ID, Refused, Unreadable
 from flowctl.errors import TableError
 from flowctl.model import types

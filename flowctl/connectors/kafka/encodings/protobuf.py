@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.kafka.encodings.schema import Field, record
+from flowctl.connectors.kafka.schema_ids import SchemaId
 from flowctl.connectors.kafka.unfit import Unreadable, other_schema
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -45,13 +46,13 @@ class ProtobufSchema:
         references: Mapping[str, str] | None = None,
         message: str = "",
         *,
-        id: int = 0,
+        id: SchemaId = 0,
         folder: str = "",
         or_first: bool = False,
     ) -> None:
         from google.protobuf.message_factory import GetMessageClass
 
-        self._file = _compiled(text, tuple((references or {}).items()), folder)
+        self._file = compiled(text, tuple((references or {}).items()), folder)
         self._id = id
         found = _message(self._file, message, or_first=or_first)
         self.name = str(found.full_name)
@@ -103,8 +104,9 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=100)
-def _compiled(text: str, references: tuple[tuple[str, str], ...], more: str) -> FileDescriptor:
-    """By the compiler itself, apart: it writes its errors to its own standard error, and takes a third of a second."""
+def compiled(text: str, references: tuple[tuple[str, str], ...] = (), more: str = "") -> FileDescriptor:
+    """What ``text`` declares, with the files that it imports: ``references``, and those in the folder ``more``. By the
+    compiler itself, apart: it writes its errors to its own standard error, and takes a third of a second."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
 

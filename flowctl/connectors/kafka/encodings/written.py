@@ -11,8 +11,8 @@ from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.kafka.encodings.decoder import unfit_row
 from flowctl.connectors.kafka.encodings.fitting import array_of, constant, fitted
 from flowctl.connectors.kafka.encodings.schema import Field, WriterSchema, lacking
-from flowctl.connectors.kafka.messages import HEADER_BYTES, schema_id
 from flowctl.connectors.kafka.registry import Registry
+from flowctl.connectors.kafka.schema_ids import HEADER_BYTES, NamedValue, SchemaId, schema_id
 from flowctl.connectors.kafka.unfit import (
     NO_SCHEMA_ID,
     Refused,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Writers(Protocol):
-    def of(self, value: bytes) -> tuple[int, WriterSchema, bytes]:
+    def of(self, value: bytes) -> tuple[SchemaId, WriterSchema, bytes]:
         """The id of the schema that ``value`` was written with (0: it has none), the schema, and what was written.
         Raises :class:`~flowctl.connectors.kafka.unfit.Unreadable`."""
 
@@ -41,36 +41,41 @@ class OneWriter:
 
     schema: WriterSchema
 
-    def of(self, value: bytes) -> tuple[int, WriterSchema, bytes]:
+    def of(self, value: bytes) -> tuple[SchemaId, WriterSchema, bytes]:
         return 0, self.schema, value
 
 
 @dataclass(frozen=True)
 class RegisteredWriters:
-    """Values begin with the id of their schema. ``made`` makes a schema of what is registered. ``subject``, ``version``
-    and ``reader`` are those that the table was planned by. ``followed`` are the fields of a schema that the table has
-    as columns: a later version with more of them needs another plan."""
+    """Values begin with the id of their schema, or a header has it. ``made`` makes a schema of what is registered.
+    ``subject``, ``version`` and ``reader`` are those that the table was planned by. ``followed`` are the fields of a
+    schema that the table has as columns: a later version with more of them needs another plan."""
 
     registry: Registry
-    made: Callable[[int], WriterSchema | None]
+    made: Callable[[SchemaId], WriterSchema | None]
     subject: str
     version: int
     reader: WriterSchema
     followed: Callable[[WriterSchema], Mapping[str, Field]]
-    _known: dict[int, WriterSchema | Unfit] = field(default_factory=dict, compare=False, repr=False)
+    _known: dict[SchemaId, WriterSchema | Unfit] = field(default_factory=dict, compare=False, repr=False)
 
-    def of(self, value: bytes) -> tuple[int, WriterSchema, bytes]:
+    def of(self, value: bytes) -> tuple[SchemaId, WriterSchema, bytes]:
+        if isinstance(value, NamedValue):
+            return value.schema, self._writer(value.schema), value
         id = schema_id(value)
         if id is None:
             raise Unreadable(NO_SCHEMA_ID)
+        return id, self._writer(id), value[HEADER_BYTES:]
+
+    def _writer(self, id: SchemaId) -> WriterSchema:
         known = self._known.get(id)
         if known is None:
             known = self._known[id] = self._asked(id)
         if isinstance(known, Unfit):
             raise Unreadable(known)
-        return id, known, value[HEADER_BYTES:]
+        return known
 
-    def _asked(self, id: int) -> WriterSchema | Unfit:
+    def _asked(self, id: SchemaId) -> WriterSchema | Unfit:
         found = self.made(id)
         if found is None:
             return unknown_schema(id)
@@ -97,7 +102,7 @@ class WrittenDecoder:
     def decoded(self, values: Sequence[bytes | None], columns: Sequence[Column]) -> list[pa.Array]:
         import pyarrow as pa
 
-        groups: dict[int, tuple[WriterSchema, list[int], list[Mapping[str, Any]]]] = {}
+        groups: dict[SchemaId, tuple[WriterSchema, list[int], list[Mapping[str, Any]]]] = {}
         refused: dict[int, Unfit] = {}
         for at, value in enumerate(values):
             if value is None:
@@ -152,7 +157,7 @@ class WrittenDecoder:
         return fitted(values, written, column.type, reader.fields if reader else {})
 
 
-def _parsed(id: int, writer: WriterSchema, data: bytes) -> Mapping[str, Any]:
+def _parsed(id: SchemaId, writer: WriterSchema, data: bytes) -> Mapping[str, Any]:
     try:
         return writer.parsed(data)
     except Unreadable:
