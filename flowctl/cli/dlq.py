@@ -40,11 +40,14 @@ def list_letters(spec: Spec) -> int:
         output.write_json({"format": FORMAT, "flow": spec.flow, "tables": [_counts_json(*one) for one in found]})
         return ExitCode.OK
     rows = [(box.table.id, f"{count:,}", error, reason) for box, counts in found for error, reason, count in counts]
+    sent = [f"{box.table.id} sends its dead letters to topic {box.name}." for box, _ in found if box.is_topic]
     if rows:
         header = ("table", "letters", "error", "reason")
         output.write_result("\n".join(text.table(header, rows, output.width(), left=("table", "error", "reason"))))
-    else:
+    elif len(sent) < len(found):
         output.write_result("There are no dead letters.")
+    for line in sent:
+        output.write_result(line)
     return ExitCode.OK
 
 
@@ -57,6 +60,7 @@ def show(spec: Spec, table_id: str, limit: int) -> int:
     from flowctl.run.letter_box import open_boxes
 
     with open_boxes(spec, (table_id,), output.settings().verbose, output.write_line) as [box]:
+        _require_table(box)
         found = box.newest(limit)
     if output.settings().format == "json":
         letters = [{name.removeprefix("_"): _json(value) for name, value in one.items()} for one in found]
@@ -85,14 +89,17 @@ def replay(spec: Spec, table_id: str, cancel: bool, yes: bool) -> int:
     from flowctl.cli.state_places import known_table, place_of_table
     from flowctl.run.letter_box import open_boxes
     from flowctl.state import document as documents
+    from flowctl.state.letters import Replay
 
     def change(document: StateDocument) -> StateDocument:
         known_table(spec, document, table_id)
-        return documents.with_replay(document, table_id, wanted=not cancel)
+        return documents.with_replay(document, table_id, wanted)
 
+    wanted: Replay | None = None
     if cancel:
         return write_change(spec, "replay", change, yes=yes, place=place_of_table(spec, table_id))
     with open_boxes(spec, (table_id,), output.settings().verbose, output.write_line) as [box]:
+        _require_table(box)
         if box.table.mode != "append":
             raise UsageError(
                 f"{table_id} replaces rows by key: an old message would overwrite what came after it",
@@ -103,19 +110,29 @@ def replay(spec: Spec, table_id: str, cancel: bool, yes: bool) -> int:
     if not count:
         raise UsageError(f"{table_id} has no dead letters", hint=f"Run `flowctl dlq list {spec.argument}`")
 
+    wanted = Replay(count, box.name)
     code = write_change(spec, "replay", change, yes=yes, place=place_of_table(spec, table_id))
     letters = text.counted(count, "dead letter")
     output.write_line(f"`flowctl apply {spec.argument}` reads {letters} of {table_id} again.")
     return code
 
 
+def _require_table(box: LetterBox) -> None:
+    if box.is_topic:
+        raise UsageError(
+            f"{box.table.id} sends its dead letters to topic {box.name}, which flowctl does not read back",
+            hint="Read that topic with a consumer; to read its messages again, send them to the topic they came from",
+            mark=box.table.mark_of("dead_letters.to"),
+        )
+
+
 def _counts_json(box: LetterBox, counts: list[tuple[str, str, int]]) -> dict[str, Any]:
     return {
         "id": box.table.id,
         "table": box.name,
-        "letters": sum(count for *_, count in counts),
+        "letters": None if box.is_topic else sum(count for *_, count in counts),
         "errors": [{"error": error, "reason": reason, "letters": count} for error, reason, count in counts],
-        "replay": box.state.replay,
+        "replay": box.state.replay is not None,
     }
 
 

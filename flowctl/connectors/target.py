@@ -321,6 +321,12 @@ class Target(TargetRules):
     def void(self, job: WriteJob) -> Commit:
         """Commits the job's sequence number without data, so that nothing else can be committed under it."""
 
+    def confirm_write(self, object: ObjectName, write: WriteShape, written: Sequence[str]) -> str:
+        """Asks whoever decides it besides the target whether a run may write the columns ``written`` of ``write``, and
+        describes, for the plan, what it changes there; empty: nothing. Raises :class:`StoppedByPolicy` if it may not,
+        and ``TableError`` if it cannot. Writes nothing and starts no Spark."""
+        return ""
+
     def maintenance(self, objects: Sequence[ObjectName], engine: str) -> Mapping[ObjectName, Maintenance]:
         """What is due for the tables that exist, and can be done with ``engine``, a ``spark.url``. Empty for a target
         that maintains its tables itself. Writes nothing and starts no Spark."""
@@ -340,6 +346,7 @@ class Target(TargetRules):
         self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int, through: int | None = None
     ) -> None:
         """Keeps rejected rows in a sidecar: makes ``frame`` (of ``job.columns``) the only rows of ``job.object`` with
-        this job's lineage and a ``_seq`` from ``since`` to ``through`` (None: or above); creates the table and the
-        columns that it lacks.
-        Committed before the batch, after ``before_commit``; a repetition replaces the rows."""
+        this job's lineage (and table, if they have a ``_table``) and a ``_seq`` from ``since`` to ``through`` (None: or
+        above); creates the table and the columns that it lacks. Committed before the batch, after ``before_commit``; a
+        repetition replaces the rows. A log, which gets dead letters only, is sent those of ``frame`` that it does not
+        have under this sequence number, and keeps all."""

@@ -18,7 +18,8 @@ class Intent:
     interval permanently. ``id`` is unique per attempt that gets a sequence number. ``at`` (RFC 3339) is the time used
     for ``valid_from: now`` and detected deletions in every retry. ``replaces``: the whole content is replaced, in every
     retry too. ``refresh``: a full refresh was requested; it stays pending until this or a later sequence number
-    completes it. ``runs`` counts the runs that have attempted it."""
+    completes it. ``runs`` counts the runs that have attempted it. ``letters_at`` is where the newest of them keeps dead
+    letters (empty: nowhere)."""
 
     id: str
     seq: int
@@ -31,6 +32,7 @@ class Intent:
     replaces: bool = field(default=False, metadata=in_json("since"))
     refresh: bool = field(default=False, metadata=in_json("not_default"))
     runs: int = field(default=1, metadata=in_json("not_default"))
+    letters_at: str = field(default="", metadata=in_json("not_default"))
 
     @property
     def recorded(self) -> Intent:
@@ -62,7 +64,8 @@ class Commit:
     ``position`` is what was consumed; recovery copies it to state. ``version`` is the target's version after this
     commit, if it has versions. ``void`` marks an abandoned sequence number; it carries the position of the previous
     commit (None if an older flowctl wrote it). ``counts`` and ``warnings`` are known only to the process that made the
-    commit; ``warnings`` are failures after the commit that do not affect it."""
+    commit; ``warnings`` are failures after the commit that do not affect it. ``restored`` is the sequence number whose
+    content the target has again (None: that of ``seq``)."""
 
     lineage: str
     table: str
@@ -74,6 +77,7 @@ class Commit:
     void: bool = False
     counts: RowCounts = field(default=RowCounts(), metadata=in_json("never"))
     warnings: tuple[str, ...] = field(default=(), metadata=in_json("never"))
+    restored: int | None = field(default=None, metadata=in_json("never"))
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from flowctl import extras
 from flowctl.connectors import registry
 from flowctl.connectors.base import Connector, OpenContext
+from flowctl.connectors.target import Target
 from flowctl.diagnostics import Mark
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.spec.spec import Spec
@@ -50,6 +51,12 @@ class Connections:
         if isinstance(opened, FlowctlError):
             raise opened
         return opened
+
+    def target(self, name: str) -> Target:
+        """Of a connection that can be written to. Raises as :meth:`get`."""
+        target = self.get(name).target
+        assert target is not None, "resolve has refused connections that are no targets"
+        return target
 
     def mark(self, name: str) -> Mark:
         return self._spec.connections[name].mark

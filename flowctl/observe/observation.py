@@ -22,6 +22,7 @@ from flowctl.model.table_info import Estimate, ObjectName, TableInfo
 from flowctl.observe.asking import Answer, Connections, Key, ask_for_each, in_parallel
 from flowctl.observe.discovery import Discovery
 from flowctl.observe.file_logs import files_read, files_written, pending_log
+from flowctl.observe.letters import with_letters
 from flowctl.observe.lower_bound import read_from, retyped
 from flowctl.observe.metadata import with_metadata
 from flowctl.observe.relations import relation
@@ -66,7 +67,7 @@ def observe(
         ),
         _connections(tables),
     )
-    observed = {table.id: _merge(table, looked) for table in tables}
+    observed = with_letters({table.id: _merge(table, looked) for table in tables}, tables, connections)
     asked = {name: info for seen in looked.values() for name, info in seen.streams.items()}
     unlisted = {  # which tables it captures is not known: it must not pass over any
         name: discovery.failures[table.id]

@@ -110,6 +110,13 @@ def is_read_again(step: StreamStep) -> bool:
     return isinstance(step.interval.upper, NoPosition) or step.interval.lower == step.interval.upper
 
 
+def is_replay(step: StreamStep) -> bool:
+    """Whether the table reads dead letters again, and nothing else."""
+    if not isinstance(step, Load) or step.creates or step.refresh or step.interval.letters is None:
+        return False
+    return step.interval.lower == step.interval.upper
+
+
 def is_destructive(step: StreamStep) -> bool:
     """Whether stored rows or values are lost."""
     if not isinstance(step, Load | Recover) or (isinstance(step, Load) and step.creates):

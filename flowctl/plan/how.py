@@ -6,9 +6,11 @@ from flowctl.connectors.target import WriteShape
 from flowctl.engine.cost import IN_MEMORY_BYTES, batch_rows
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
+from flowctl.model.table_info import TableInfo
 from flowctl.plan import checks
 from flowctl.plan.case import Case
-from flowctl.resolve.places import DEAD_LETTERS
+from flowctl.resolve.places import letters_of
+from flowctl.spec.spec import TableSpec
 from flowctl.text import some
 
 
@@ -37,7 +39,7 @@ def _last_row(case: Case) -> str:
 
 
 def _letters(case: Case) -> str:
-    return f"dead letters to {case.table.target}{DEAD_LETTERS}" if case.table.dead_letters is not None else ""
+    return f"dead letters to {letters_of(case.table)}" if case.table.dead_letters is not None else ""
 
 
 def _making(step: Load | Recover, case: Case) -> str:
@@ -47,23 +49,26 @@ def _making(step: Load | Recover, case: Case) -> str:
 def _writing(step: Load | Recover, case: Case) -> str:
     """How the target is written, based on the estimated number of rows. merge and scd2 count their rows before they
     choose: an unknown number counts as 0 here."""
-    columns, rows = step.columns, step.rows
-    if not isinstance(columns, Columns):
+    if not isinstance(step.columns, Columns):
         return ""
-    counted = case.table.mode in ("merge", "scd2")
-    write = WriteShape(
-        case.table.mode,
+    write = write_shape(step, case.table, step.columns, case.observed.source)
+    object = case.table.target.object
+    return case.rules.explain_write(object, case.observed.target, write, case.spark_url, case.spark_conf)
+
+
+def write_shape(step: Load | Recover, table: TableSpec, columns: Columns, source: TableInfo | None) -> WriteShape:
+    counted = table.mode in ("merge", "scd2")
+    return WriteShape(
+        table.mode,
         columns.target,
-        case.table.key,
-        case.table.layout,
+        table.key,
+        table.layout,
         creates=not step.table.seen.exists,
         alters=any(change.alters for change in columns.changes),
         replaces=step.write_full,
-        rows=rows.value or 0 if counted else batch_rows(rows, case.observed.source),
-        in_memory=(rows.bytes or 0) <= IN_MEMORY_BYTES,
+        rows=step.rows.value or 0 if counted else batch_rows(step.rows, source),
+        in_memory=(step.rows.bytes or 0) <= IN_MEMORY_BYTES,
     )
-    object = case.table.target.object
-    return case.rules.explain_write(object, case.observed.target, write, case.spark_url, case.spark_conf)
 
 
 def _limits(step: Load | Recover, case: Case) -> str:

@@ -13,6 +13,7 @@ from flowctl.observe.discovery import Discovery, discover
 from flowctl.observe.observation import observe
 from flowctl.observe.world import World
 from flowctl.plan.build import build
+from flowctl.plan.confirmation import confirm_writes
 from flowctl.plan.stream_keys import with_keys
 from flowctl.redaction import REDACTOR
 from flowctl.resolve.resolve import PlanOptions, Resolved, resolve
@@ -32,19 +33,25 @@ class Planned:
 def make_plan(spec: Spec, options: PlanOptions) -> Planned:
     """Observes once and plans. Writes nothing, starts no Spark. Raises :class:`SpecError` if the tables are
     inconsistent and :class:`UsageError` if a term matches nothing; an error of a single table is in its step."""
-    resolved, world = resolve_and_observe(spec, options)
-    plan = build(spec, resolved, world, options)
+    with Connections(spec) as connections:
+        resolved, world = _observe(spec, options, connections)
+        tables = {table.id: table for table in resolved.tables}
+        plan = confirm_writes(build(spec, resolved, world, options), tables, world, connections.target)
     streams = tuple(replace(one, steps=tuple(map(_without_secrets, one.steps))) for one in plan.streams)
     plan = replace(plan, steps=tuple(map(_without_secrets, plan.steps)), streams=streams)
-    return Planned(plan, world, {table.id: table for table in resolved.tables})
+    return Planned(plan, world, tables)
 
 
 def resolve_and_observe(spec: Spec, options: PlanOptions) -> tuple[Resolved, World]:
     """Returns the tables of the flow and the world that a plan is made from. Raises as :func:`make_plan`."""
     with Connections(spec) as connections:
-        resolved, discovery = resolve_listed(spec, options, connections)
-        world = observe(spec, resolved, discovery, connections, options.estimate)
-        return with_keys(resolved, world), world
+        return _observe(spec, options, connections)
+
+
+def _observe(spec: Spec, options: PlanOptions, connections: Connections) -> tuple[Resolved, World]:
+    resolved, discovery = resolve_listed(spec, options, connections)
+    world = observe(spec, resolved, discovery, connections, options.estimate)
+    return with_keys(resolved, world), world
 
 
 def resolve_listed(spec: Spec, options: PlanOptions, connections: Connections) -> tuple[Resolved, Discovery]:

@@ -158,18 +158,20 @@ def find(case: Case) -> Finding:
     recorded = with_columns(recorded, case.state.schema, case.table, source)
     log = None if case.full_refresh else case.observed.file_log
     found = intervals.find(case.table, source, watermark, recorded, case.observed.positions, case.spec_path, log)
-    is_asked = case.state.replay and case.table.dead_letters is not None and case.table.mode == "append"
+    is_asked = case.state.replay is not None and case.table.dead_letters is not None and case.table.mode == "append"
     return _with_letters(case, found) if is_asked and not case.full_refresh else found
 
 
 def _with_letters(case: Case, found: Finding) -> Finding:
     """Dead letters are read again with the new messages, or alone."""
+    assert case.state.replay is not None
+    replays = f"replays {counted(case.state.replay.letters, 'dead letter')}"
     match found:
         case Work(interval, reason):
-            work = replace(found, reason=f"{reason}, and dead letters again")
+            work = replace(found, reason=f"{reason}, {replays}")
         case Idle(_, upper, notes) if upper is not None:
             interval = Interval(upper, upper)
-            work = Work(interval, "dead letters again", notes)
+            work = Work(interval, replays, notes)
         case _:
             return found
     return replace(work, interval=replace(interval, letters=case.state.seq))
@@ -238,8 +240,7 @@ def replaced_content(case: Case) -> str:
     if not case.rebuilds or target is None:
         return ""
     known = target.rows.value
-    letters = ", and its dead letters" if case.table.dead_letters is not None else ""
-    return f"everything in {case.table.target}" + (f" ({known:,} rows)" if known is not None else "") + letters
+    return f"everything in {case.table.target}" + (f" ({known:,} rows)" if known is not None else "")
 
 
 def taking_over(case: Case) -> Iterator[str]:

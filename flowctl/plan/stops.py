@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 from flowctl.connectors.source import Missing
@@ -20,7 +21,7 @@ from flowctl.plan.finding import Stop
 from flowctl.plan.projection import is_taken, projection, taken_name
 from flowctl.plan.shape import known_columns, recorded_target
 from flowctl.resolve.names import own_columns
-from flowctl.resolve.places import SIDECARS
+from flowctl.resolve.places import SIDECARS, letters_of
 from flowctl.spec.spec import SqlSource
 
 Reason = Callable[[Case], Stop | None]
@@ -222,6 +223,23 @@ def _definition_changed(case: Case) -> Stop | None:
     )
 
 
+def _letters_elsewhere(case: Case) -> Stop | None:
+    """Dead letters are to be read again, and the spec no longer says where they are."""
+    begun, replay, now = case.begun, case.state.replay, str(letters_of(case.table))
+    if begun is not None and begun.interval.letters is not None:
+        asked = now if case.is_committed else begun.letters_at
+    else:
+        asked = replay.place if replay is not None and not case.full_refresh else now
+    if asked == now:
+        return None
+    command = f"`flowctl dlq replay {case.spec_path} {shlex.quote(case.table.id)} --cancel`"
+    return Stop(
+        f"dead letters of {asked} are to be read again, and `dead_letters` says {now}",
+        f"Set `dead_letters: {{to: {asked}}}` until a run has read them, or withdraw it with {command}",
+        "dead_letters",
+    )
+
+
 def _no_columns(case: Case) -> Stop | None:
     """No system stores rows without columns. An empty file may still get some."""
     source, table = case.observed.source, case.table
@@ -345,6 +363,7 @@ REASONS: tuple[Reason, ...] = (
     _not_created,
     _history_without_observations,
     _definition_changed,
+    _letters_elsewhere,
     _no_history,
     appending_twice,
     unread_column,

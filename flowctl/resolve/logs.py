@@ -27,7 +27,7 @@ def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
 
 def _rejects_rows(table: TableSpec) -> Iterator[Diagnostic]:
     for check in table.expect:
-        if check.on_fail == "quarantine":
+        if check.on_fail == "quarantine" and table.dead_letters is None:
             yield Diagnostic(
                 f"{check.name}: {table.target} has no place for quarantined rows beside a topic",
                 "Set `on_fail: fail` or warn, or write the table to a database or Delta first",

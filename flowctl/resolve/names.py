@@ -52,6 +52,15 @@ def refused_name(table: TableSpec, spec: Spec) -> tuple[str, str] | None:
     return None
 
 
+def _refused_letters(table: TableSpec, spec: Spec) -> tuple[str, str] | None:
+    """As :func:`refused_name`, of the place for its dead letters."""
+    to = table.dead_letters.to if table.dead_letters is not None else None
+    why = registry.refuse_name(spec.connections[to.connection], to.object, spec.base_dir) if to is not None else None
+    if to is None or not why:
+        return None
+    return f'{to}: "{to.parts[-1]}" is not a valid name there: {why}', "Give its dead letters another `to`"
+
+
 def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
     """Checks the names of ``tables`` that do not come from a pattern (a pattern's table is stopped on its own, in the
     plan), and of columns in ``columns.add`` (the source's own are known only once it is observed)."""
@@ -59,6 +68,8 @@ def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
     for table in tables:
         if table.id in written and (refused := refused_name(table, spec)):
             yield Diagnostic(*refused, table.mark_of("to"), "reserved-name")
+        if table.id in written and (refused := _refused_letters(table, spec)):
+            yield Diagnostic(*refused, table.mark_of("dead_letters.to"), "reserved-name")
     for table in spec.tables:
         own = reserved_names(table)
         for name in table.columns.add:

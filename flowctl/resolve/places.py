@@ -13,7 +13,7 @@ from flowctl.diagnostics import Diagnostic
 from flowctl.model import reserved
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.semantics import same_target
-from flowctl.spec.spec import Connection, ObjectSource, Spec, TableSpec
+from flowctl.spec.spec import Connection, ObjectSource, Spec, TableSpec, TargetRef
 
 QUARANTINE, DEAD_LETTERS = "__quarantine", "__dead_letters"
 #: Suffixes of a table's sidecars, appended to its own name, with what they hold.
@@ -36,9 +36,17 @@ def sidecars_of(table: TableSpec) -> tuple[str, ...]:
     wanted = {
         "__observed": table.mode == "scd2",
         QUARANTINE: table.quarantines and table.dead_letters is None,
-        DEAD_LETTERS: table.dead_letters is not None,
+        DEAD_LETTERS: table.dead_letters is not None and table.dead_letters.to is None,
     }
     return tuple(suffix for suffix, has in wanted.items() if has)
+
+
+def letters_of(table: TableSpec) -> TargetRef:
+    """Where the table keeps its dead letters, or would if it kept any."""
+    if table.dead_letters is not None and table.dead_letters.to is not None:
+        return table.dead_letters.to
+    *above, name = table.target.parts
+    return TargetRef(table.target.connection, (*above, name + DEAD_LETTERS))
 
 
 def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
@@ -72,6 +80,36 @@ def find_shared(
                 if owner is not None:
                     yield _refused(table, f"{table.target} is where `{owner.id}` ({owner.mark}) keeps its {what}")
                     break
+    for table in tables:
+        to = table.dead_letters.to if table.dead_letters is not None else None
+        if to is not None and (why := _taken_by_others(table, to, written, connections, place_of)):
+            yield Diagnostic(why, "Give its dead letters another `to`", table.mark_of("dead_letters.to"), "same-target")
+
+
+def _taken_by_others(
+    table: TableSpec,
+    to: TargetRef,
+    written: Mapping[str, TableSpec],
+    connections: Mapping[str, Connection],
+    place_of: PlaceOf,
+) -> str:
+    """Why dead letters cannot be kept in ``to``; empty if they can. ``written`` has the tables by their places. Tables
+    may share a place for dead letters."""
+    if to.parts[-1].startswith(reserved.PREFIX):
+        return f"{to}: names that begin with {reserved.PREFIX} are flowctl's own"
+    place = place_of(connections[to.connection], to.object)
+    if place is not None and _reads(table, place, connections, place_of):
+        return f"`{table.id}` reads {table.source} and sends its dead letters to the same place"
+    for name in (str(to).lower(), place):
+        if name is None:
+            continue
+        if name in written:
+            return f"{to} is where `{written[name].id}` is written: it cannot have dead letters of `{table.id}`"
+        for suffix, what in SIDECARS.items():
+            owner = written.get(name.removesuffix(suffix)) if name.endswith(suffix) else None
+            if owner is not None and (suffix, owner) != (DEAD_LETTERS, table):
+                return f"{to} is where `{owner.id}` ({owner.mark}) keeps its {what}"
+    return ""
 
 
 def _named(table: TableSpec) -> str:

@@ -95,16 +95,16 @@ def _targets(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
     written = [planned.tables[step.id] for step in planned.plan.all_steps if step.id in planned.tables
                and not (isinstance(step, Stopped) and step.by == "error")]  # fmt: skip
     with Connections(spec) as connections:
-        for table in written:
+        for table, path, to in ((one, *place) for one in written for place in one.written.items()):
             refused: FlowctlError | None
             try:
-                target = connections.get(table.target.connection).target
-                refused = target.why_unwritable(table.target.object) if target is not None else None
+                target = connections.get(to.connection).target
+                refused = target.why_unwritable(to.object) if target is not None else None
             except FlowctlError as error:
                 refused = error
             if refused is not None:
                 message = f"{table.id}: {refused.message}"
-                yield Diagnostic(message, refused.hint, refused.mark or table.mark_of("to"), "unwritable")
+                yield Diagnostic(message, refused.hint, refused.mark or table.mark_of(path), "unwritable")
 
 
 def _executors(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
@@ -128,7 +128,7 @@ def needed_modules(spec: Spec, tables: Iterable[TableSpec]) -> list[str]:
     """Import names of the modules that the targets need on executors, if Spark runs on other machines."""
     if is_local(spec.spark.url) or is_sail(spec.spark.url):
         return []
-    types = {spec.connections[table.target.connection].type for table in tables}
+    types = {spec.connections[to.connection].type for table in tables for to in table.written.values()}
     return sorted({name for kind in types for name in registry.capabilities(kind).on_executors})
 
 

@@ -86,7 +86,7 @@ def _use(spec: Spec, name: str) -> str:
     )
     counts = {
         "read by": read,
-        "written by": sum(table.target.connection == name for table in spec.tables),
+        "written by": sum(any(to.connection == name for to in table.written.values()) for table in spec.tables),
     }
     told = [f"{what} {text.counted(count, 'entry', 'entries')}" for what, count in counts.items() if count]
     told += [f"read by the stream {one.name}" for one in spec.streams.values() if one.connection == name]

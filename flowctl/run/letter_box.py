@@ -13,10 +13,12 @@ from flowctl.connectors.target import Target
 from flowctl.errors import UsageError
 from flowctl.observe.asking import Connections
 from flowctl.plan.planning import resolve_listed
+from flowctl.resolve.places import letters_of
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import letters
 from flowctl.run.engine import engine_for
 from flowctl.run.failure import translate
+from flowctl.run.quarantine import Place
 from flowctl.spec.spec import Spec, TableSpec
 from flowctl.state.document import StateDocument, TableState
 from flowctl.state.location import flow_url, open_flow
@@ -30,15 +32,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LetterBox:
-    """The dead letters of one table that no run has read again; ``frame`` None: it has never had any."""
+    """The dead letters of one table that no run has read again; ``frame`` None: it has never had any, or sends them to
+    a topic (``is_topic``), which is not read back."""
 
     table: TableSpec
     state: TableState
     frame: DataFrame | None
+    is_topic: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.table.target.connection}:{letters.SIDECAR.of(self.table.target.object)}"
+        return str(letters_of(self.table))
 
     def counts(self) -> list[tuple[str, str, int]]:
         """Kind of error, reason and number, the most frequent first."""
@@ -74,10 +78,11 @@ def open_boxes(
         engine = stack.enter_context(engine_for(spec, tables, {}, verbose, say))
         buffer = stack.enter_context(Buffer(flow_url(spec), new_run_id(), spec.storage))
         context = OpenContext(spec.storage, spec.base_dir, buffer)
-        names = dict.fromkeys(table.target.connection for table in tables)
+        names = dict.fromkeys(letters_of(table).connection for table in tables)
         targets = {name: stack.enter_context(registry.open(spec.connections[name], context)).target for name in names}
         yield [
-            _box(table, document, targets[table.target.connection], lambda: engine.session("dlq")) for table in tables
+            _box(table, document, targets[letters_of(table).connection], lambda: engine.session("dlq"))
+            for table in tables
         ]
 
 
@@ -86,5 +91,7 @@ def _box(
 ) -> LetterBox:
     state = document.table(table.id)
     assert target is not None, "validate has refused targets that cannot be written"
-    frame = letters.stored_letters(session, target, table, document.lineage, after=state.replayed)
-    return LetterBox(table, state, frame)
+    if target.is_log:
+        return LetterBox(table, state, None, is_topic=True)
+    place = Place(target, letters_of(table).object, letters.SIDECAR)
+    return LetterBox(table, state, letters.stored_letters(session, place, table, document.lineage, state.passed))

@@ -1,13 +1,15 @@
 """Dead letters of a table: what a batch rejects, what is read again, and what has been.
 
-They are stored in a sidecar, as quarantined rows are (:mod:`flowctl.run.quarantine`): before the batch's commit, under
-its sequence number.
+They are stored as quarantined rows are (:mod:`flowctl.run.quarantine`): before the batch's commit, under its sequence
+number; in a sidecar, or where the spec says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.buffered import buffered, frame_of
@@ -22,22 +24,29 @@ from flowctl.connectors.letters import (
 from flowctl.connectors.target import Target, WriteJob
 from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy
-from flowctl.model.commit import Commit
-from flowctl.model.table_info import Column
-from flowctl.resolve.places import DEAD_LETTERS
+from flowctl.model.commit import Commit, Intent
+from flowctl.model.position import OffsetsPosition
+from flowctl.model.table_info import Column, same_identity
+from flowctl.resolve.places import DEAD_LETTERS, letters_of
 from flowctl.run import checks
 from flowctl.run.attempt import COMMIT_MARGIN, Attempt, RunContext
-from flowctl.run.opening import open_target, take_table_lease
-from flowctl.run.quarantine import LINEAGE, NUMBER, ORIGIN, Sidecar, origin, remove_rejected
+from flowctl.run.opening import open_connector, open_target, take_lease, take_table_lease
+from flowctl.run.quarantine import LINEAGE, NUMBER, ORIGIN, QUARANTINE, TABLE, Place, Sidecar, origin, remove_rejected
 from flowctl.run.reading import Landed
-from flowctl.spec.spec import TableSpec
+from flowctl.spec.spec import Layout, TableSpec, TopicLayout
 from flowctl.state import document as documents
+from flowctl.state.letters import PassedLetters, passed_at
 from flowctl.storage.buffer import BufferFolder
 from flowctl.text import some
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
+
+#: Seconds that one table waits while another one's dead letters are written to the same place.
+_PATIENCE = 20.0
+_WRITING = threading.Lock()
 
 
 def remove_replayed(attempt: Attempt, run: RunContext) -> None:
@@ -51,6 +60,7 @@ def remove_replayed(attempt: Attempt, run: RunContext) -> None:
     with ExitStack() as stack:
         target = open_target(stack, run, table)
         take_table_lease(stack, run.spec, run.run_id, table, target)
+        place = place_of(stack, run, table, target)
         job = WriteJob(
             record=Commit(run.lineage, table.id, intent.seq, intent.id, intent.target_id, None),
             object=table.target.object,
@@ -60,7 +70,86 @@ def remove_replayed(attempt: Attempt, run: RunContext) -> None:
             fence=run.fence,
             before_commit=lambda: run.check_lease(COMMIT_MARGIN),
         )
-        remove_rejected(lambda: run.session(table.id), target, job, SIDECAR, 0, through)
+        if place is not None:
+            with held(run, table, place):
+                remove_rejected(lambda: run.session(table.id), place, job, 0, through)
+
+
+def place_of(stack: ExitStack, run: RunContext, table: TableSpec, target: Target) -> Place | None:
+    """Where the table keeps dead letters; for a table that keeps none, where it would. ``target`` is its own. None: a
+    log, and the spec names no other place."""
+    letters = table.dead_letters
+    if letters is None or letters.to is None:
+        return None if target.is_log else Place(target, SIDECAR.of(table.target.object), SIDECAR)
+    layout = Layout(topic=TopicLayout(create=letters.create))
+    if letters.to.connection != table.target.connection:
+        found = open_connector(stack, run, letters.to.connection).target
+        assert found is not None, "validate has refused connections that cannot be written"
+        target = found
+    return Place(target, letters.to.object, SIDECAR, layout, shared=not target.is_log)
+
+
+def places_of(stack: ExitStack, run: RunContext, table: TableSpec, target: Target) -> list[Place]:
+    """The places where attempts may have kept rejected rows of any kind, the one of the spec first."""
+    sidecars = () if target.is_log else (QUARANTINE, SIDECAR)
+    beside = [Place(target, sidecar.of(table.target.object), sidecar) for sidecar in sidecars]
+    if table.dead_letters is None:
+        return beside
+    own = place_of(stack, run, table, target)
+    assert own is not None, "validate has refused dead letters beside a log"
+    return [own, *(one for one in beside if (one.target, one.object) != (own.target, own.object))]
+
+
+@contextmanager
+def held(run: RunContext, table: TableSpec, place: Place) -> Iterator[None]:
+    """Tables, of this flow and of others, write to a shared place one after the other. The lease of the table's own
+    target is held already."""
+    if not place.shared:
+        yield
+        return
+    with _WRITING, ExitStack() as stack:
+        to, mark = letters_of(table), table.mark_of("dead_letters.to")
+        take_lease(stack, run.spec, run.run_id, to, mark, place.target, patience=_PATIENCE)
+        yield
+
+
+def with_kept(
+    rejected: DataFrame | None, table: TableSpec, intent: Intent, run: RunContext, place: Place, spark: SparkSession
+) -> DataFrame | None:
+    """What the batch ``rejected``; and where its intent begins the target's content anew, the letters whose messages it
+    does not read from the topic again: they have expired, or are of another topic. They become letters of this sequence
+    number."""
+    kept = _not_read_again(table, intent, run, place, spark)
+    return _united([one for one in (rejected, kept) if one is not None])
+
+
+def _not_read_again(
+    table: TableSpec, intent: Intent, run: RunContext, place: Place, spark: SparkSession
+) -> DataFrame | None:
+    is_anew = documents.letters_read(intent) is not None and intent.interval.letters is None
+    lower, upper = intent.interval.lower, intent.interval.upper
+    if not is_anew or place.target.is_log or not isinstance(upper, OffsetsPosition):
+        return None
+    state = run.states(table.id)
+    frame = stored_letters(lambda: spark, place, table, run.lineage, state.passed, intent.seq - 1)
+    if frame is None:
+        return None
+    first = lower if isinstance(lower, OffsetsPosition) else OffsetsPosition(())
+    identities = [one.get("source_identity", "") for one in (state.definition, intent.definition)]
+    if "" in identities or same_identity(*identities):
+        frame = frame.where(~_is_within(first, upper, str(intent.definition["from"]["topic"])))
+    return frame.select(*[named(column.name).alias(landed_name(column.name)) for column in LETTER_COLUMNS])
+
+
+def _is_within(first: OffsetsPosition, upper: OffsetsPosition, topic: str) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    found = f.lit(False)
+    for partition, end in upper.offsets:
+        start = first.of(partition) or 0
+        offset = named("_offset")
+        found = found | ((named("_partition") == partition) & (offset >= start) & (offset < end))
+    return found & (named("_topic") == topic)
 
 
 def carried(table: TableSpec) -> tuple[Column, ...]:
@@ -94,10 +183,11 @@ def _together(
         frames.append(failed.withColumn(landed_name("_error"), f.lit(CHECK)).select(*map(named, names)))
     if read.letters is not None:
         frames.append(frame_of(read.letters, spark, folder).select(*map(named, names)))
-    if not frames:
-        return None
-    first, *others = frames
-    return first.unionByName(others[0]) if others else first
+    return _united(frames)
+
+
+def _united(frames: Sequence[DataFrame]) -> DataFrame | None:
+    return reduce(lambda one, other: one.unionByName(other), frames) if frames else None
 
 
 def _example(rejected: DataFrame | None) -> str:
@@ -110,13 +200,16 @@ def _example(rejected: DataFrame | None) -> str:
 
 
 def _stored(rejected: DataFrame, job: WriteJob) -> tuple[DataFrame, tuple[Column, ...]]:
+    from pyspark.sql import functions as f
+
     whole = [named(landed_name(column.name)).alias(column.name) for column in LETTER_COLUMNS]
-    return rejected.select(*whole, *origin(job)), (*LETTER_COLUMNS, *ORIGIN)
+    own = f.lit(job.record.table).alias(TABLE.name)
+    return rejected.select(*whole, *origin(job), own), (*LETTER_COLUMNS, *ORIGIN, TABLE)
 
 
 SIDECAR = Sidecar(
     DEAD_LETTERS,
-    ORIGIN,
+    (*ORIGIN, TABLE),
     _stored,
     identity=("_topic", "_partition", "_offset", "_timestamp", "_error", "_reason"),
     goes_with_content=True,
@@ -125,25 +218,28 @@ SIDECAR = Sidecar(
 
 def stored_letters(
     session: Callable[[], SparkSession],
-    target: Target,
+    place: Place,
     table: TableSpec,
     lineage: str,
-    after: int,
+    passed: Sequence[PassedLetters],
     through: int | None = None,
 ) -> DataFrame | None:
-    """Those of sequence numbers above ``after``, and not above ``through``; None if there is no such table."""
-    object = SIDECAR.of(table.target.object)
-    there = target.describe([object])[object]
+    """The table's letters without those that were ``passed``, of sequence numbers up to ``through`` (None: any); None
+    if there is no such place."""
+    object, columns = place.object, (*LETTER_COLUMNS, *ORIGIN, TABLE)
+    there = place.target.describe([object])[object]
     if there is None:
         return None
-    if lacking := {column.name for column in LETTER_COLUMNS} - {column.name for column in there.columns}:
+    if lacking := {column.name for column in columns} - {column.name for column in there.columns}:
         raise StoppedByPolicy(
             f"{object}, where {table.id} keeps its dead letters, has no {some(sorted(lacking))} any more",
             hint="Restore it; or drop it, and the letters with it",
             mark=table.mark_of("dead_letters"),
         )
-    frame = target.scan(session(), object, (*LETTER_COLUMNS, *ORIGIN))
-    frame = frame.where((named(LINEAGE.name) == lineage) & (named(NUMBER.name) > after))
+    frame = place.target.scan(session(), object, columns)
+    frame = frame.where((named(LINEAGE.name) == lineage) & (named(TABLE.name) == table.id))
+    for first, last in passed_at(passed, str(letters_of(table))):
+        frame = frame.where(~named(NUMBER.name).between(first, last))
     return frame if through is None else frame.where(named(NUMBER.name) <= through)
 
 

@@ -10,6 +10,7 @@ from flowctl.connectors import registry
 from flowctl.connectors.base import Connector, OpenContext
 from flowctl.connectors.source import Snapshot
 from flowctl.connectors.target import Target
+from flowctl.diagnostics import Mark
 from flowctl.engine.spark_types import named
 from flowctl.errors import AbortRun, TableError, TransientError
 from flowctl.model.commit import Intent
@@ -20,7 +21,7 @@ from flowctl.observe.relations import relation
 from flowctl.run import events
 from flowctl.run.attempt import RunContext
 from flowctl.run.reading import SqlSnapshot, open_snapshot
-from flowctl.spec.spec import Spec, SqlSource, TableSpec
+from flowctl.spec.spec import Spec, SqlSource, TableSpec, TargetRef
 from flowctl.state.lease import Lease
 from flowctl.storage import access
 from flowctl.storage.options import open_store
@@ -38,20 +39,27 @@ def open_target(stack: ExitStack, run: RunContext, table: TableSpec) -> Target:
 
 
 def take_table_lease(stack: ExitStack, spec: Spec, run_id: str, table: TableSpec, target: Target) -> Lease | None:
-    folder = target.lease_folder(table.target.object)
+    return take_lease(stack, spec, run_id, table.target, table.mark_of("to"), target)
+
+
+def take_lease(
+    stack: ExitStack, spec: Spec, run_id: str, to: TargetRef, mark: Mark, target: Target, *, patience: float = 0.0
+) -> Lease | None:
+    """That of one table, if it has one. Waits up to ``patience`` seconds for another holder."""
+    folder = target.lease_folder(to.object)
     if folder is None:
         return None
     blobs = open_store(folder, spec.storage, unsafe=spec.state.unsafe, private=False)
     try:
-        lease = Lease.acquire(blobs, prefix="", run_id=run_id)
+        lease = Lease.acquire(blobs, prefix="", run_id=run_id, lock_timeout=patience)
     except AbortRun as error:  # the target's store failed, not the state's
         if scheme(folder) != "file" and error.__cause__ is not None and error.hint != access.HINT:
-            what = f"the store of {table.target} does not answer: {error.message}"
-            raise TransientError(what, hint=error.hint, mark=table.mark_of("to")) from error
+            what = f"the store of {to} does not answer: {error.message}"
+            raise TransientError(what, hint=error.hint, mark=mark) from error
         raise TableError(
-            f"{table.target} cannot be written: {error.message}",
+            f"{to} cannot be written: {error.message}",
             hint=error.hint if error.hint == access.HINT else f"Let this user write to {folder}, for its lease",
-            mark=table.mark_of("to"),
+            mark=mark,
         ) from error
     return stack.enter_context(lease)
 

@@ -20,6 +20,7 @@ from flowctl.model.position import CursorPosition
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.step import Load, Plan, RecordOnly, Recover, Runnable, Step
 from flowctl.plan.reading import rfc3339
+from flowctl.resolve.places import letters_of
 from flowctl.run import events
 from flowctl.run.attempt import Attempt, AttemptResult, RunContext, TableResult, TableResults
 from flowctl.run.commits import commits
@@ -211,10 +212,13 @@ def new_attempt(step: Runnable, document: StateDocument, run: RunContext, at: st
 
 
 def new_intent(step: Runnable, document: StateDocument, run: RunContext, at: str = "") -> Intent:
+    table = run.tables[step.id]
+    letters_at = str(letters_of(table)) if table.dead_letters is not None else ""
     if not isinstance(step, Load):
         pending = document.table(step.id).intent
         assert pending is not None, "a plan recovers what the state that it was made from has begun"
-        return replace(pending, interval=step.interval, runs=pending.runs + 1)  # the plan knows which files it reads
+        again = replace(pending, interval=step.interval, runs=pending.runs + 1)  # the plan knows which files it reads
+        return replace(again, letters_at=letters_at) if isinstance(step, Recover) else again
     return Intent(
         id=uuid.uuid4().hex,
         seq=step.seq,
@@ -226,6 +230,7 @@ def new_intent(step: Runnable, document: StateDocument, run: RunContext, at: str
         at=at or rfc3339(dt.datetime.now(dt.UTC)),
         replaces=step.write_full,
         refresh=step.refresh,
+        letters_at=letters_at,
     )
 
 

@@ -20,6 +20,7 @@ from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.resolve import places
 from flowctl.resolve.places import SIDECARS
+from flowctl.spec.spec import Layout
 from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
@@ -27,22 +28,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _INTERNAL = (OP_COLUMN, DETECTED_COLUMN, REASON_COLUMN)
-#: Which commit has rejected a row.
+#: Which commit has rejected a row. Where several tables keep theirs, a sequence number is of one of them.
 LINEAGE, NUMBER, _ = ORIGIN = (
     Column("_lineage", types.STRING),
     Column("_seq", types.INT64),
     Column("_run_id", types.STRING),
 )
+TABLE = Column("_table", types.STRING)
 _REASON = Column("_reason", types.STRING)
 OWN_COLUMNS = (*ORIGIN, _REASON)
 
 
 @dataclass(frozen=True)
 class Sidecar:
-    """Where and how rejected rows are stored. ``own`` are columns that all rows have, whatever was rejected; ``stored``
-    makes the frame and its columns, in order; two rows are the same if their ``identity`` is (None: all but their
-    origin). ``goes_with_content``: rows rejected before are removed when the target's whole content has been
-    replaced."""
+    """How rejected rows are stored, and where if the spec names no place. ``own`` are columns that all rows have,
+    whatever was rejected; ``stored`` makes the frame and its columns, in order; two rows are the same if their
+    ``identity`` is (None: all but their origin). ``goes_with_content``: rows rejected before are removed when the
+    target's whole content has been replaced."""
 
     suffix: str
     own: tuple[Column, ...]
@@ -55,24 +57,40 @@ class Sidecar:
         return ObjectName((*folders, name + self.suffix))
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where one table keeps rejected rows: ``object`` of ``target``. ``shared``: the spec names this place, and other
+    tables may keep theirs there too."""
+
+    target: Target
+    object: ObjectName
+    sidecar: Sidecar
+    layout: Layout = Layout()
+    shared: bool = False
+
+    def job(self, job: WriteJob) -> WriteJob:
+        """That of the rejected rows of ``job``."""
+        columns, layout = self.sidecar.own, self.layout
+        return replace(job, object=self.object, columns=columns, layout=layout, rows=None, key_bounds=None)
+
+
 def quarantine(
     spark: SparkSession,
-    target: Target,
+    place: Place,
     job: WriteJob,
     rejected: DataFrame | None,
     newest: Commit | None,
-    sidecar: Sidecar,
     *,
     repeats: bool,
 ) -> None:
     """Stores the ``rejected`` rows of the job's batch (None: it has none). ``newest`` is the target's newest commit;
     ``repeats``: an earlier attempt of this sequence number may have stored some."""
     gave_up = newest is not None and newest.void
-    if target.is_log or (rejected is None and not (repeats or gave_up)):
-        return  # a log has no sidecars
+    if rejected is None and (place.target.is_log or not (repeats or gave_up)):
+        return
     since = newest.seq if newest is not None and newest.void else job.record.seq
-    side = side_job(job, sidecar)
-    there = target.describe([side.object])[side.object]
+    target, side, sidecar = place.target, place.job(job), place.sidecar
+    there = None if target.is_log else target.describe([side.object])[side.object]
     if there is not None and not {column.name.lower() for column in there.columns} >= reserved.FIRST_QUARANTINE:
         holds = SIDECARS[sidecar.suffix]
         raise StoppedByPolicy(
@@ -82,7 +100,7 @@ def quarantine(
     if rejected is not None:
         frame, columns = sidecar.stored(rejected, job)
         side = replace(side, columns=columns)
-        if there is not None and _reads_again(job) and not (sidecar.goes_with_content and job.replaces_content):
+        if there is not None and _reads_again(job) and not (sidecar.goes_with_content and begins_anew(job)):
             frame = _not_kept_yet(frame, target.scan(spark, side.object, there.columns), side, since, sidecar)
         target.quarantine(spark, frame, side, since)
     elif there is not None:
@@ -90,26 +108,22 @@ def quarantine(
 
 
 def remove_rejected(
-    session: Callable[[], SparkSession],
-    target: Target,
-    job: WriteJob,
-    sidecar: Sidecar,
-    since: int,
-    through: int | None = None,
+    session: Callable[[], SparkSession], place: Place, job: WriteJob, since: int, through: int | None = None
 ) -> None:
     """Removes what the job's lineage has rejected under sequence numbers from ``since`` to ``through`` (None: or
-    above)."""
-    if target.is_log:
+    above). A log keeps it."""
+    if place.target.is_log:
         return
-    side = side_job(job, sidecar)
-    there = target.describe([side.object])[side.object]
+    side = place.job(job)
+    there = place.target.describe([side.object])[side.object]
     if there is not None and {column.name.lower() for column in there.columns} >= reserved.FIRST_QUARANTINE:
         spark = session()
-        target.quarantine(spark, spark.createDataFrame([], schema_ddl(sidecar.own)), side, since, through)
+        place.target.quarantine(spark, spark.createDataFrame([], schema_ddl(side.columns)), side, since, through)
 
 
-def side_job(job: WriteJob, sidecar: Sidecar) -> WriteJob:
-    return replace(job, object=sidecar.of(job.object), columns=sidecar.own, rows=None, key_bounds=None)
+def begins_anew(job: WriteJob) -> bool:
+    """Whether the target has nothing else after the job."""
+    return job.replaces_content or not job.record.target_id
 
 
 def _quarantined(rejected: DataFrame, job: WriteJob) -> tuple[DataFrame, tuple[Column, ...]]:
@@ -141,6 +155,9 @@ def _not_kept_yet(frame: DataFrame, stored: DataFrame, side: WriteJob, since: in
     from pyspark.sql import functions as f
 
     present = set(stored.columns)
+    if TABLE in sidecar.own:
+        own = (f.col(LINEAGE.name) == side.record.lineage) & (f.col(TABLE.name) == side.record.table)
+        stored = stored.where(own)
     if LINEAGE.name in present:
         replaced = (f.col(LINEAGE.name) == side.record.lineage) & (f.col(NUMBER.name) >= since)
         stored = stored.where(~f.coalesce(replaced, f.lit(False)))

@@ -34,7 +34,7 @@ from flowctl.run.attempt import COMMIT_MARGIN, Attempt, AttemptResult, RunContex
 from flowctl.run.checks import BatchCounts
 from flowctl.run.late_schema import completed
 from flowctl.run.opening import open_rows, open_target, take_table_lease
-from flowctl.run.quarantine import QUARANTINE, Sidecar, quarantine, remove_rejected
+from flowctl.run.quarantine import begins_anew, quarantine, remove_rejected
 from flowctl.run.reading import LandedSnapshot, SqlSnapshot
 from flowctl.run.stage import Staging, stage
 from flowctl.spec.spec import TableSpec
@@ -138,8 +138,9 @@ def void(run: RunContext, step: Load, pending: Intent) -> Commit:
         take_table_lease(stack, run.spec, run.run_id, table, target)
         columns = step.columns if isinstance(step.columns, Columns) else Columns(target=step.columns.target)
         job = _job(run, step, columns, pending, before.position if before else None)
-        for sidecar in SIDECARS:
-            remove_rejected(lambda: run.session(step.id), target, job, sidecar, pending.seq)
+        for place in letters.places_of(stack, run, table, target):
+            with letters.held(run, table, place):
+                remove_rejected(lambda: run.session(step.id), place, job, pending.seq)
         return target.void(replace(job, record=replace(job.record, void=True)))
 
 
@@ -230,9 +231,11 @@ def prepare(work: TableWork) -> PreparedBatch:
 def _letters_again(work: TableWork) -> Iterator[pa.RecordBatch]:
     through, run = work.attempt.intent.interval.letters, work.run
     if through is not None:
-        after = run.states(work.table.id).replayed
-        found = letters.stored_letters(lambda: work.spark, work.target, work.table, run.lineage, after, through)
-        yield from letters.to_read_again(found, lambda: run.buffer.folder(f"{work.table.id}-again"))
+        with ExitStack() as stack:
+            place, passed = letters.place_of(stack, run, work.table, work.target), run.states(work.table.id).passed
+            assert place is not None, "the plan reads letters again only where some are kept"
+            found = letters.stored_letters(lambda: work.spark, place, work.table, run.lineage, passed, through)
+            yield from letters.to_read_again(found, lambda: run.buffer.folder(f"{work.table.id}-again"))
 
 
 def _with_columns(
@@ -305,19 +308,24 @@ def _begin_writing(work: TableWork, prepared: PreparedBatch, newest: Commit | No
     """Marks the attempt as writing: from here on, the target may be modified. Writes rejected rows to quarantine."""
     repeats = work.attempt.writing or isinstance(work.step, Recover)
     work.attempt.writing = True
-    side = _sidecar(work.table)
-    quarantine(work.spark, work.target, prepared.job, prepared.rejected, newest, side, repeats=repeats)
-    for other in SIDECARS if repeats else ():
-        if other is not side:  # the spec may have kept its rows apart in another way when this number was first tried
-            remove_rejected(lambda: work.spark, work.target, prepared.job, other, prepared.job.record.seq)
+    gave_up = newest is not None and newest.void
+    if prepared.rejected is not None or repeats or gave_up or begins_anew(prepared.job):
+        _keep_rejected(work, prepared, newest, repeats=repeats)
     crashpoints.reached("after_quarantine", work.table.id)
 
 
-SIDECARS = (QUARANTINE, letters.SIDECAR)
-
-
-def _sidecar(table: TableSpec) -> Sidecar:
-    return letters.SIDECAR if table.dead_letters is not None else QUARANTINE
+def _keep_rejected(work: TableWork, prepared: PreparedBatch, newest: Commit | None, *, repeats: bool) -> None:
+    run, table, job, rejected = work.run, work.table, prepared.job, prepared.rejected
+    with ExitStack() as stack:
+        # Those after the first: the spec may have kept rows apart in another way when this number was first tried.
+        for number, place in enumerate(letters.places_of(stack, run, table, work.target)):
+            with letters.held(run, table, place):
+                if number == 0:
+                    if table.dead_letters is not None:
+                        rejected = letters.with_kept(rejected, table, work.attempt.intent, run, place, work.spark)
+                    quarantine(work.spark, place, job, rejected, newest, repeats=repeats)
+                elif repeats:
+                    remove_rejected(lambda: work.spark, place, job, job.record.seq)
 
 
 def _import_for_commits() -> None:

@@ -39,8 +39,9 @@ from flowctl.spec.spec import (
 )
 
 
-def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
-    """One table, from its merged entry. Placeholders are kept until the source is listed."""
+def table(id: str, node: Node, source: Source, target: TargetRef, letters: TargetRef | None) -> TableSpec:
+    """One table, from its merged entry. ``letters`` is what `dead_letters.to` names. Placeholders are kept until the
+    source is listed."""
 
     def get(key: str, default: Any) -> Any:
         return plain(node.entries[key]) if key in node.entries else default
@@ -69,7 +70,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         layout=Layout(**_frozen(get("layout", {})), topic=_topic(get("to", {}))),
         expect=tuple(map(_expectation, expect.items)) if expect else (),
         guard=Guard(**_fractions(get("guard", {}))),
-        dead_letters=DeadLetters(**_fractions(get("dead_letters", {}))) if "dead_letters" in node.entries else None,
+        dead_letters=_dead_letters(get("dead_letters", {}), letters) if "dead_letters" in node.entries else None,
         batch_rows=get("batch", {}).get("rows"),
         valid_from=valid_from,
         format=get("format", {}),
@@ -87,14 +88,26 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
 def _topic(to: Any) -> TopicLayout:
     """``to`` may be text, which has no settings."""
     given = to if isinstance(to, dict) else {}
-    creation = given.get("create")
+    format = given.get("format", {})
+    kind = format.get("type", "json")
     return TopicLayout(
-        format=given.get("format", {}).get("type", "json"),
-        subject=given.get("format", {}).get("subject", ""),
+        format=kind,
+        registry=format.get("registry", kind != "json"),
+        subject=format.get("subject", ""),
         key=tuple(given.get("key", ())),
         headers=tuple(given.get("headers", ())),
-        create=TopicCreation(**creation) if creation is not None else None,
+        create=_creation(given),
     )
+
+
+def _creation(to: Any) -> TopicCreation | None:
+    creation = to.get("create") if isinstance(to, dict) else None
+    return TopicCreation(**creation) if creation is not None else None
+
+
+def _dead_letters(written: Mapping[str, Any], to: TargetRef | None) -> DeadLetters:
+    given = _fractions({key: value for key, value in written.items() if key != "to"})
+    return DeadLetters(**given, to=to, create=_creation(written.get("to")))
 
 
 def connection(name: str, node: Node) -> Connection:

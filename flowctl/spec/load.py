@@ -102,7 +102,7 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
         name: stream(name, node, root.entries["flow"].text)
         for name, node in (written.entries if written else {}).items()
     }
-    findings.extend(check_tables_of_streams(streams, tables, state.unsafe))
+    findings.extend(check_tables_of_streams(streams, tables, state.unsafe, types))
     if findings.diagnostics:
         return Reading(None, resolved, findings.sorted)
     spec = Spec(

@@ -68,8 +68,8 @@ def source_of(node: Node, sources: Sources, findings: Findings) -> Source | None
     return _with_start(source, node, given[0], findings) if source else None
 
 
-def target_of(node: Node, connections: ConnectionTypes, findings: Findings) -> TargetRef | None:
-    """The target that ``to`` names; for a bare connection, the object has the table's id as its name. Whether the
+def target_of(node: Node, connections: ConnectionTypes, findings: Findings, default: str = "${id}") -> TargetRef | None:
+    """The target that ``to`` names; for a bare connection, the object has the name ``default``. Whether the
     connection can be written to depends on the mode: :mod:`flowctl.spec.tables` checks it."""
     if isinstance(node.value, str):
         connection, name = split_reference(node.value)
@@ -86,7 +86,7 @@ def target_of(node: Node, connections: ConnectionTypes, findings: Findings) -> T
     type = _known_type(at, connection, connections, findings)
     if type is None or not _fits(node, type, connection, findings):
         return None
-    parts, glob = _parts(object_node, name or "${id}", type, findings)
+    parts, glob = _parts(object_node, name or default, type, findings)
     if glob:
         hint = "Write one name; ${table} and ${id} stand for the parts that differ"
         findings.error(object_node, "`to` cannot be a pattern", hint, "glob-in-target")

@@ -178,7 +178,7 @@ class ReadHints:
 
 
 #: How messages that flowctl writes are encoded.
-MessageFormat = Literal["json", "avro"]
+MessageFormat = Literal["json", "avro", "protobuf"]
 
 
 @dataclass(frozen=True)
@@ -193,10 +193,11 @@ class TopicCreation:
 @dataclass(frozen=True)
 class TopicLayout:
     """How rows become messages of a topic. ``key`` are the columns of a message's key where the mode has no key of its
-    own; ``headers`` are columns that are sent as headers too. ``create`` None: the topic must exist. ``subject``: of
-    the schema of values; empty: by the topic's name."""
+    own; ``headers`` are columns that are sent as headers too. ``create`` None: the topic must exist. ``registry``:
+    messages have registered schemas. ``subject``: of the schema of values; empty: by the topic's name."""
 
     format: MessageFormat = "json"
+    registry: bool = False
     subject: str = ""
     key: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
@@ -235,9 +236,12 @@ class Guard:
 @dataclass(frozen=True)
 class DeadLetters:
     """Messages that cannot be decoded or fail a check become dead letters. ``max_fraction``: of a commit's messages, as
-    a fraction of 1; None: any number."""
+    a fraction of 1; None: any number. ``to`` is where they are kept; None: beside the target. ``create``: how a missing
+    topic for them is created; None: it must exist."""
 
     max_fraction: float | None = None
+    to: TargetRef | None = None
+    create: TopicCreation | None = None
 
 
 @dataclass(frozen=True)
@@ -291,9 +295,15 @@ class TableSpec:
 
     @property
     def connections(self) -> tuple[str, ...]:
-        """Names: the source's, which a table by SQL does not have, and the target's."""
+        """Names: the source's, which a table by SQL does not have, and those of what is written."""
         source = () if isinstance(self.source, SqlSource) else (self.source.connection,)
-        return tuple(dict.fromkeys((*source, self.target.connection)))
+        return tuple(dict.fromkeys((*source, *(to.connection for to in self.written.values()))))
+
+    @property
+    def written(self) -> Mapping[str, TargetRef]:
+        """The target, and the place that is named for dead letters, by the path in the spec."""
+        letters = self.dead_letters.to if self.dead_letters is not None else None
+        return {"to": self.target, **({"dead_letters.to": letters} if letters is not None else {})}
 
     @property
     def quarantines(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flowctl.diagnostics import Diagnostic
@@ -11,7 +11,7 @@ from flowctl.spec.build import below
 from flowctl.spec.findings import Findings
 from flowctl.spec.node import Node, plain
 from flowctl.spec.references import ConnectionTypes
-from flowctl.spec.schema import check_stream, connector_types, role
+from flowctl.spec.schema import check_stream, connector_types, object_syntax, role
 from flowctl.spec.spec import StreamSpec, StreamTable, TableSpec
 from flowctl.spec.suggest import did_you_mean
 
@@ -104,7 +104,10 @@ def stream(name: str, node: Node, flow: str) -> StreamSpec:
 
 
 def check_tables_of_streams(
-    streams: Mapping[str, StreamSpec], tables: tuple[TableSpec, ...], unsafe_state: bool
+    streams: Mapping[str, StreamSpec],
+    tables: tuple[TableSpec, ...],
+    unsafe_state: bool,
+    connections: ConnectionTypes,
 ) -> Iterator[Diagnostic]:
     """What must hold between streams and the tables that read them."""
     readers: dict[str, list[TableSpec]] = {}
@@ -123,8 +126,23 @@ def check_tables_of_streams(
             what = "`on_lost_position: resnapshot` and `snapshot: never` contradict each other"
             hint = "Use `on_lost_position: fail`, or `snapshot: initial`"
             yield Diagnostic(what, hint, one.marks.get("on_lost_position", one.mark), "resnapshot-never")
+        yield from _check_truncations(one, readers.get(name, ()), connections)
         appending = [table for table in readers.get(name, ()) if table.mode == "append"]
         if one.on_lost_position == "resnapshot" and appending:
             what = f"`on_lost_position: resnapshot` would append all rows of `{appending[0].id}` again"
             hint = "Use `on_lost_position: fail`, or give tables that append a stream of their own"
             yield Diagnostic(what, hint, one.marks.get("on_lost_position", one.mark), "resnapshot-appends")
+
+
+def _check_truncations(
+    stream: StreamSpec, readers: Sequence[TableSpec], connections: ConnectionTypes
+) -> Iterator[Diagnostic]:
+    """A topic keeps its messages: of a truncated table, nobody knows which keys they have."""
+    for table in readers:
+        type = connections[table.target.connection]
+        if stream.on_truncate != "apply" or table.mode == "append" or type is None or object_syntax(type) != "topic":
+            continue
+        what = f"`{table.id}` writes {table.target}, a topic, whose rows cannot be removed when its source is truncated"
+        hint = f"Set `on_truncate: fail` or `ignore` in the stream; `{table.id}` is at {table.mark}"
+        yield Diagnostic(what, hint, stream.marks.get("on_truncate", stream.mark), "truncate-topic")
+        return

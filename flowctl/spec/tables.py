@@ -23,7 +23,7 @@ from flowctl.spec.schema import (
     target_modes,
 )
 from flowctl.spec.spec import ObjectSource, Source, SqlSource, StreamTable, TableSpec, TargetRef, TopicSource
-from flowctl.spec.topics import check_topic
+from flowctl.spec.topics import check_topic, check_written
 
 
 def check_tables(
@@ -49,7 +49,7 @@ class _Checking:
     def table(self) -> TableSpec | None:
         """The value, or None with at least one error."""
         errors_before = len(self.findings.diagnostics)
-        source, target = self._source(), self._target()
+        source, target, letters = self._source(), self._target(), self._letters()
         roles = self._roles(source, target)
         self._check_appends_once(source, roles)
         for role_name, using in roles.items():
@@ -60,13 +60,14 @@ class _Checking:
         check_details(self.node, details)
         if isinstance(source, TopicSource):
             check_topic(self.node, details)
+        check_written(self.node, details)
         broken = {found.mark for found in shape}
         self.findings.extend(found for found in details.diagnostics if found.mark not in broken)
         if source:
             self._check_pattern(source)
         if len(self.findings.diagnostics) > errors_before or source is None or target is None:
             return None
-        return build.table(self.id, self.node, source, target)
+        return build.table(self.id, self.node, source, target, letters)
 
     def _source(self) -> Source | None:
         node = self.node.entries.get("from")
@@ -75,6 +76,16 @@ class _Checking:
     def _target(self) -> TargetRef | None:
         node = self.node.entries.get("to")
         return target_of(node, self.connections, self.findings) if node and _well_formed(node, "to") else None
+
+    def _letters(self) -> TargetRef | None:
+        node = self.node.get("dead_letters.to")
+        if node is None or not _well_formed(node, "letters_to"):
+            return None
+        found = target_of(node, self.connections, self.findings, "${id}__dead_letters")
+        type = self.connections[found.connection] if found else None
+        if found and type and role(type, "target") is None:
+            self._refuse_target(node, type, found.connection)
+        return found
 
     def _roles(self, source: Source | None, target: TargetRef | None) -> dict[str, str]:
         """The definitions that apply to this table, each with the wording for an error about it."""
@@ -130,11 +141,15 @@ class _Checking:
             self.findings.error(mode, what, hint, "mode-of-target")
             return False
         if role(type, "target") is None:
-            what = f"writing to `{connection}` ({type}) is not in this version"
-            hint = f"Write to a connection of type {', '.join(able)}"
-            self.findings.error(self.node.entries["to"], what, hint, "not-in-this-version")
+            self._refuse_target(self.node.entries["to"], type, connection)
             return False
         return True
+
+    def _refuse_target(self, node: Node, type: str, connection: str) -> None:
+        able = [other for other in connector_types() if role(other, "target")]
+        what = f"writing to `{connection}` ({type}) is not in this version"
+        hint = f"Write to a connection of type {', '.join(able)}"
+        self.findings.error(node, what, hint, "not-in-this-version")
 
     def _drop_unusable(self, role_name: str, using: str) -> None:
         """A key that cannot be used is an error where the entry itself sets it, and dropped where it is inherited."""

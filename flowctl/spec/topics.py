@@ -1,4 +1,5 @@
-"""What JSON Schema cannot express about a table that reads a topic: how its messages are encoded, and their keys."""
+"""What JSON Schema cannot express about a table that reads a topic, or writes one: how messages are encoded, and their
+keys."""
 
 from __future__ import annotations
 
@@ -14,12 +15,18 @@ from flowctl.spec.spec import TableSpec, TopicSource
 WITH_FIELDS = ("json", "avro", "protobuf")
 _ADD_REGISTRY = "Add `registry: {url: …}` to the connection"
 _OF_SCHEMAS = ("registry", "subject", "schema_file", "message")
+_OF_CSV = ("delimiter", "quote", "null_value", "encoding", "multiline")
 
 
 def check_topic(table: Node, findings: Findings) -> None:
     format, kind, key = table.get("format"), table.get("format.type"), table.get("format.key")
     name = kind.text if kind else "raw"
-    if format is not None:
+    if format is not None and name == "csv":
+        _check_csv(format, kind or format, findings)
+    elif format is not None:
+        for part in (one for one in _OF_CSV if one in format.entries):
+            what, hint = f"`{part}` is of `type: csv`", "Remove it, or use `type: csv`"
+            findings.error(format.entries[part].place, what, hint, "unusable-key")
         _check_encoding(format, kind or format, name, findings)
     if key is not None and name in WITH_FIELDS:
         own = key.entries.get("type")
@@ -27,12 +34,30 @@ def check_topic(table: Node, findings: Findings) -> None:
     _check_rows(table, name, findings)
 
 
+def check_written(table: Node, findings: Findings) -> None:
+    """How a table writes its topic."""
+    format = table.get("to.format")
+    if format is None or "type" not in format.entries:
+        return
+    kind, registry = format.entries["type"].text, format.entries.get("registry")
+    is_registered = kind != "json" if registry is None else registry.value is True
+    if registry is not None and kind != "json" and not is_registered:
+        what = f"messages of `type: {kind}` cannot be read without their schema"
+        findings.error(registry.place, what, "Remove `registry: false`, or use `type: json`", "unusable-key")
+    elif "subject" in format.entries and not is_registered:
+        what, hint = "`subject` is of a registry, which is not used", "Remove it, or set `registry: true`"
+        findings.error(format.entries["subject"].place, what, hint, "unusable-key")
+
+
 def check_registries(registries: Collection[str], tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
     """``registries`` are the connections that have one."""
     for table in tables:
-        if table.layout.topic.format == "avro" and table.target.connection not in registries:
-            what = f"`type: avro` needs a schema, and `{table.target.connection}` has no registry for it"
-            yield Diagnostic(what, _ADD_REGISTRY, table.mark_of("to.format.type"), "missing-key")
+        layout = table.layout.topic
+        if layout.registry and table.target.connection not in registries:
+            asks = "registry: true" if layout.format == "json" else f"type: {layout.format}"
+            what = f"`{asks}` needs a schema, and `{table.target.connection}` has no registry for it"
+            path = "registry" if layout.format == "json" else "type"
+            yield Diagnostic(what, _ADD_REGISTRY, table.mark_of(f"to.format.{path}"), "missing-key")
         if not isinstance(table.source, TopicSource) or table.source.connection in registries:
             continue
         kind, key = table.format.get("type", "raw"), table.format.get("key")
@@ -69,7 +94,7 @@ def _check_encoding(options: Node, place: Node, kind: str, findings: Findings) -
     if kind not in WITH_FIELDS:
         for part in given.values():
             what = f"messages of type {kind} have no fields"
-            findings.error(part.place, what, "Use `type: json`, avro or protobuf", "unusable-key")
+            findings.error(part.place, what, "Use `type: json`, csv, avro or protobuf", "unusable-key")
         return
     is_registered = kind != "json" and "schema_file" not in given
     if "registry" in given:
@@ -92,6 +117,23 @@ def _check_encoding(options: Node, place: Node, kind: str, findings: Findings) -
         findings.error(given["message"].place, "`message` is for `type: protobuf`", "Remove it", "unusable-key")
 
 
+def _check_csv(options: Node, place: Node, findings: Findings) -> None:
+    """A message is one record, without a line that names its fields."""
+    for name in (one for one in _OF_SCHEMAS if one in options.entries):
+        findings.error(
+            options.entries[name].place, f"`{name}` cannot be used with `type: csv`", "Remove it", "unusable-key"
+        )
+    schema = options.entries.get("schema")
+    if not (schema and schema.entries):
+        hint = "Add `schema: {user_id: bigint, url: string}` with all fields, in their order"
+        findings.error(place, "`type: csv` needs a `schema`: messages have no header", hint, "missing-key")
+    for name in ("delimiter", "quote"):
+        sign = options.entries.get(name)
+        if sign is not None and not (len(sign.text) == 1 and sign.text.isascii()):
+            what = f"`{name}` of messages is one ASCII character"
+            findings.error(sign, what, "Use one, such as `,` or `|`", "unusable-value")
+
+
 def _check_json(given: Mapping[str, Node], place: Node, is_registered: bool, findings: Findings) -> None:
     if "schema_file" in given:
         what = "`schema_file` is for messages of type avro and protobuf"
@@ -108,7 +150,7 @@ def _check_rows(table: Node, kind: str, findings: Findings) -> None:
     format, mode = table.get("format"), table.entries.get("mode")
     parts = [part for name in ("envelope", "key") if format and (part := format.entries.get(name))]
     for part in parts if kind not in WITH_FIELDS else ():
-        what = "`envelope` and `key` are for messages with fields"
+        what = f"`envelope` and `key` cannot be used with `type: {kind}`"
         findings.error(part.place, what, "Use `type: json`, avro or protobuf", "unusable-key")
     if len(parts) == 2:
         what = "`key` cannot be used together with `envelope`, which has the whole row"

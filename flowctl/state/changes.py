@@ -20,7 +20,7 @@ from flowctl.text import NO_BREAK
 FIELDS = (
     "seq", "highest", "intent_id", "position", "definition", "schema", "target_columns", "target_id",
     "target_version", "deletes_checked_at", "last_run", "intent", "given_up", "append_again",
-    "upstream_shape", "replay", "replayed",
+    "upstream_shape", "replay", "passed",
 )  # fmt: skip
 
 
@@ -172,7 +172,10 @@ def _describe(field: str, table: TableState) -> str:
         case "upstream_shape":
             return table.upstream_shape[:8] or "none"
         case "replay":
-            return "dead letters are read again" if table.replay else "no dead letter is read again"
+            asked = table.replay
+            return f"dead letters of {asked.place} are read again" if asked else "no dead letter is read again"
+        case "passed":
+            return "; ".join(f"{one.first} to {one.last}" for one in table.passed) or "none"
         case "append_again":
             return "rows above the position are appended again" if table.append_again else "no row is appended again"
         case _:

@@ -16,6 +16,7 @@ from flowctl.model.codec import in_json
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.position import CursorPosition, Position
 from flowctl.model.table_info import Column, TableInfo
+from flowctl.state.letters import PassedLetters, Replay, with_passed, without_number
 
 FORMAT = 2
 
@@ -33,7 +34,7 @@ class TableState:
     it is above ``seq`` after adopting a target that was rolled back. ``append_again``: a user has moved the position
     back and wants append to write the rows above it again. ``upstream_shape`` is set for SQL tables only: a digest of
     the columns that the table read, and their types; empty if unknown. ``replay``: a user wants the dead letters read
-    again. Those of sequence numbers up to ``replayed`` are settled, even if they are still there.
+    again. ``passed`` are those that no longer count.
     """
 
     seq: int = 0
@@ -51,8 +52,8 @@ class TableState:
     given_up: bool = field(default=False, metadata=in_json("not_default"))
     append_again: bool = field(default=False, metadata=in_json("not_default"))
     upstream_shape: str = field(default="", metadata=in_json("not_default"))
-    replay: bool = field(default=False, metadata=in_json("not_default"))
-    replayed: int = field(default=0, metadata=in_json("not_default"))
+    replay: Replay | None = field(default=None, metadata=in_json("not_default"))
+    passed: tuple[PassedLetters, ...] = field(default=(), metadata=in_json("not_default"))
 
     @property
     def next_seq(self) -> int:
@@ -168,7 +169,9 @@ def with_intents(document: StateDocument, intents: Mapping[str, Intent]) -> Stat
             )
         if pending is None and intent.seq < before.next_seq:
             raise StateConflict(f"table {table_id}: sequence number {intent.seq} was used before", hint="Plan again")
-        changed[table_id] = replace(before, intent=intent, highest=max(before.highest, intent.seq))
+        changed[table_id] = replace(
+            _with_letters_moved(before, intent), intent=intent, highest=max(before.highest, intent.seq)
+        )
     return _with_tables(document, changed)
 
 
@@ -189,7 +192,7 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
         )
     numbered = _with_number(before, commit, recorded.run_id)
     settled = _with_letters_settled(before, commit)
-    numbered = replace(numbered, replay=settled.replay, replayed=settled.replayed)
+    numbered = replace(numbered, replay=settled.replay, passed=settled.passed)
     if commit.void or (before.given_up and before.intent is not None and commit.seq >= before.intent.seq):
         return _with_tables(document, {commit.table: numbered})
     return _with_tables(
@@ -216,16 +219,37 @@ def letters_read(intent: Intent) -> int | None:
 
 
 def _with_letters_settled(before: TableState, commit: Commit) -> TableState:
-    """``before``, without the dead letters that this commit of its intent has settled."""
+    """``before``, without the dead letters that this commit of its intent has settled. A void settles none, and its
+    own do not count."""
     intent = before.intent
-    if commit.void or intent is None or intent.id != commit.intent_id or (letters := letters_read(intent)) is None:
+    if intent is None or intent.id != commit.intent_id:
         return before
-    return replace(before, replay=False, replayed=max(before.replayed, letters))
+    if commit.void:
+        passed = PassedLetters(intent.seq, intent.seq, intent.letters_at)
+        return replace(before, passed=with_passed(before.passed, passed)) if intent.letters_at else before
+    if (letters := letters_read(intent)) is None:
+        return before
+    passed = PassedLetters(1, letters, "" if intent.interval.letters is None else intent.letters_at)
+    return replace(before, replay=None, passed=with_passed(before.passed, passed))
 
 
-def with_replay(document: StateDocument, table_id: str, *, wanted: bool = True) -> StateDocument:
-    """``dlq replay``: whether the next run reads the table's dead letters again."""
-    return _with_tables(document, {table_id: replace(document.table(table_id), replay=wanted)})
+def _with_letters_moved(before: TableState, intent: Intent) -> TableState:
+    """``before``, without the dead letters that an attempt of this sequence number has left in another place."""
+    pending = before.intent
+    if pending is None or pending.letters_at == intent.letters_at:
+        return before
+    left, kept = (PassedLetters(intent.seq, intent.seq, place) for place in (pending.letters_at, intent.letters_at))
+    known = tuple(one for one in before.passed if one != kept)
+    return replace(before, passed=with_passed(known, left) if left.place else known)
+
+
+def with_replay(document: StateDocument, table_id: str, replay: Replay | None) -> StateDocument:
+    """``dlq replay``: the next run reads the table's dead letters again; None: it does not. A pending intent that reads
+    some is then abandoned."""
+    before = document.table(table_id)
+    is_reading = before.intent is not None and before.intent.interval.letters is not None
+    given_up = before.given_up or (replay is None and is_reading)
+    return _with_tables(document, {table_id: replace(before, replay=replay, given_up=given_up)})
 
 
 def with_position(
@@ -272,6 +296,10 @@ def adopt(
     committed = commit is not None and before.intent is not None and commit.intent_id == before.intent.id
     if commit is not None:
         before = _with_letters_settled(before, commit)
+        last = commit.seq if commit.restored is None else commit.restored
+        above = PassedLetters(last + 1, before.next_seq - 1)  # of commits that the target no longer has
+        passed = without_number(before.passed, commit.seq) if commit.seq > before.seq else before.passed
+        before = replace(before, passed=with_passed(passed, above))
     return _with_tables(
         document,
         {
@@ -312,7 +340,7 @@ def roll_back(current: StateDocument, old: StateDocument) -> StateDocument:
             append_again=False,
             highest=max(now.next_seq, then.next_seq) - 1,
             replay=now.replay,
-            replayed=max(now.replayed, then.replayed),
+            passed=tuple(dict.fromkeys((*now.passed, *then.passed))),
         )
     return replace(current, tables=tables)
 
@@ -340,7 +368,7 @@ def _only_number(before: TableState) -> TableState:
         intent=before.intent,
         given_up=before.intent is not None,
         highest=before.highest,
-        replayed=before.replayed,
+        passed=before.passed,
     )
 
 

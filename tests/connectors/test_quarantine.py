@@ -15,7 +15,7 @@ from flowctl.model.commit import Commit
 from flowctl.model.mode import Mode
 from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column
-from flowctl.run.quarantine import QUARANTINE, quarantine
+from flowctl.run.quarantine import QUARANTINE, Place, quarantine
 from flowctl.spec.spec import Layout
 from tests.connectors.writing import LINEAGE, Writer
 
@@ -45,7 +45,8 @@ def keep(
     job = _job(writer, seq, mode, lineage, before_commit)
     rows = [(int(id), f"note {id}", "id: in") for id in ids]
     rejected = writer.spark.createDataFrame(rows, f"id BIGINT, note STRING, {REASON_COLUMN} STRING") if rows else None
-    quarantine(writer.spark, writer.place.target, job, rejected, newest, QUARANTINE, repeats=repeats)
+    place = Place(writer.place.target, QUARANTINE.of(writer.place.object), QUARANTINE)
+    quarantine(writer.spark, place, job, rejected, newest, repeats=repeats)
 
 
 def _job(writer: Writer, seq: int, mode: Mode, lineage: str, before_commit: Callable[[], None]) -> WriteJob:

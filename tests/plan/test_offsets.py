@@ -12,10 +12,12 @@ from flowctl.model.position import OffsetsPosition
 from flowctl.model.step import Progress, progress_after
 from flowctl.plan.document import action_of
 from flowctl.resolve.resolve import PlanOptions
-from flowctl.spec.spec import DeadLetters, TopicSource
+from flowctl.spec.spec import DeadLetters, TargetRef, TopicSource
+from flowctl.state.letters import Replay
 from tests.plan.worlds import committed, high, intent, observed, recorded, step, steps, table, target
 
 SPEC = table(mode="append", source=TopicSource("bus", ("clicks",)), cursor=None, key=())
+REPLAY = Replay(2, f"{SPEC.target}__dead_letters")
 
 
 def at(*offsets: int) -> OffsetsPosition:
@@ -154,17 +156,30 @@ def test_offsets_as_text_and_as_json(offsets, text):
 
 @pytest.mark.parametrize(
     ("end", "reason", "rows"),
-    [(120, "at most 20 messages, and dead letters again", 20), (100, "dead letters again", None)],
+    [(120, "at most 20 messages, replays 2 dead letters", 20), (100, "replays 2 dead letters", None)],
 )
 def test_dead_letters_are_read_again_when_a_user_wants_it(end, reason, rows):
-    made = planned(at(100), at(end), replay=True, spec=replace(SPEC, dead_letters=DeadLetters()))
+    made = planned(at(100), at(end), replay=REPLAY, spec=replace(SPEC, dead_letters=DeadLetters()))
     assert (action_of(made), made.reason) == ("change", reason)
     assert made.interval == Interval(at(100), at(end), letters=3)
     assert made.rows.value == rows
 
 
+def test_letters_in_a_place_that_the_spec_has_no_longer_are_not_passed_over():
+    elsewhere = replace(SPEC, dead_letters=DeadLetters(to=TargetRef("lake", ("_dead", "clicks"))))
+    asked = planned(at(100), at(120), replay=REPLAY, spec=elsewhere)
+    reading = replace(intent(SPEC, Interval(at(100), at(110), letters=3)), letters_at=REPLAY.place)
+    begun = planned(at(100), at(120), intent=reading, highest=4, spec=elsewhere)
+    for made in (asked, begun):
+        assert (action_of(made), made.reason) == (
+            "stop",
+            f"dead letters of {REPLAY.place} are to be read again, and `dead_letters` says lake:_dead.clicks",
+        )
+        assert "flowctl dlq replay spec.yaml orders --cancel" in made.hint
+
+
 def test_no_letter_is_read_again_without_a_place_for_those_that_stay():
-    made = planned(at(100), at(100), replay=True)
+    made = planned(at(100), at(100), replay=REPLAY)
     assert (action_of(made), made.reason) == ("none", "no new messages")
 
 

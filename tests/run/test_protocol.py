@@ -108,7 +108,7 @@ def test_an_intent_without_a_write_is_withdrawn_unless_a_full_refresh_is_owed(
 
 def test_a_number_stands_on_the_one_that_state_has_unless_all_is_read_again() -> None:
     spec = table()
-    run = SimpleNamespace(run_id="r", fence=1)
+    run = SimpleNamespace(run_id="r", fence=1, tables={"orders": spec})
     document = StateDocument(LINEAGE, 1, "w", {"orders": recorded(spec, None)})
     attempt: Any = protocol.new_attempt
     assert attempt(load(spec), document, run).base == committed().name

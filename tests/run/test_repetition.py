@@ -41,7 +41,7 @@ def test_each_run_that_tries_a_begun_number_is_counted() -> None:
     assert "runs" not in to_json(begun) and from_json(Intent, to_json(begun)).runs == 1
     planned = step(spec, observed(high(NEW), **unchanged_target()), recorded(spec, OLD, intent=begun, highest=4))
     assert (action_of(planned), planned.notes) == ("recover", ())
-    run: Any = SimpleNamespace(run_id="r", fence=1)
+    run: Any = SimpleNamespace(run_id="r", fence=1, tables={"orders": spec})
     document = StateDocument(LINEAGE, 1, tables={"orders": recorded(spec, OLD, intent=begun, highest=4)})
     again = protocol.new_intent(planned, document, run)
     assert (again.runs, from_json(Intent, to_json(again)).runs) == (2, 2)

@@ -82,6 +82,10 @@ def register(
     return int(SchemaRegistryClient({"url": url}).register_schema(subject, Schema(text, kind, named)))
 
 
+def versions(url: str, subject: str) -> list[int]:
+    return list(SchemaRegistryClient({"url": url}).get_versions(subject))
+
+
 def global_id(url: str, subject: str) -> int:
     """Apicurio's own id of the newest version, which no other subject has."""
     own = url.replace("/apis/ccompat/v7", "/apis/registry/v3")

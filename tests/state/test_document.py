@@ -14,9 +14,11 @@ from flowctl.model.commit import Commit
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.state import document as documents
 from flowctl.state.document import StateDocument, new_document
+from flowctl.state.letters import PassedLetters, Replay, passed_at
 from tests.state.examples import DEFINITION, ID, RECORDED, UPDATED_AT, at, commit_of, committed, intent
 
 INFO = TableInfo(ObjectName(("orders",)), (ID, UPDATED_AT), identity="table-2", version=9)
+REPLAY = Replay(3, "lake:orders__dead_letters")
 
 
 def begun(day: int = 20) -> StateDocument:
@@ -48,32 +50,74 @@ def test_a_void_uses_up_the_number_and_moves_nothing_else() -> None:
 
 
 def test_letters_are_read_again_until_a_commit_has_read_them() -> None:
-    asked = documents.with_replay(begun(), "orders")
+    asked = documents.with_replay(begun(), "orders", REPLAY)
     kept = documents.with_commit(asked, commit_of(asked, "orders"), RECORDED)
-    assert (kept.table("orders").replay, kept.table("orders").replayed) == (True, 0)
+    assert (kept.table("orders").replay, kept.table("orders").passed) == (REPLAY, ())
     reading = intent(3, 21)
     reading = dataclasses.replace(reading, interval=dataclasses.replace(reading.interval, letters=2))
     document = documents.with_intents(kept, {"orders": reading})
     void = documents.with_commit(document, commit_of(document, "orders", void=True), RECORDED)
-    assert (void.table("orders").replay, void.table("orders").replayed) == (True, 0)
-    done = documents.with_commit(document, commit_of(document, "orders"), RECORDED)
-    assert (done.table("orders").replay, done.table("orders").replayed) == (False, 2)
-    assert documents.roll_back(done, kept).table("orders").replayed == 2
-    assert documents.reset(done, "orders").table("orders").replayed == 2
+    assert (void.table("orders").replay, void.table("orders").passed) == (REPLAY, ())
+    done, settled = documents.with_commit(document, commit_of(document, "orders"), RECORDED), (PassedLetters(1, 2),)
+    assert (done.table("orders").replay, done.table("orders").passed) == (None, settled)
+    assert documents.roll_back(done, kept).table("orders").passed == settled
+    assert documents.reset(done, "orders").table("orders").passed == settled
     given_up = documents.with_definition_accepted(document, "orders")  # and then it turns out to be committed
     late = documents.with_commit(given_up, commit_of(document, "orders"), RECORDED)
-    assert (late.table("orders").replay, late.table("orders").replayed) == (False, 2)
+    assert (late.table("orders").replay, late.table("orders").passed) == (None, settled)
     adopted = documents.adopt(document, "orders", INFO, commit_of(document, "orders"), ())
-    assert (adopted.table("orders").replay, adopted.table("orders").replayed) == (False, 2)
+    assert (adopted.table("orders").replay, adopted.table("orders").passed) == (None, settled)
 
 
 def test_content_begun_anew_settles_all_letters() -> None:
     for change in ({"replaces": True}, {"target_id": ""}):
         begun_anew = dataclasses.replace(intent(2, 20), **change)
-        document = documents.with_replay(committed(new_document(), "orders", 19), "orders")
+        document = documents.with_replay(committed(new_document(), "orders", 19), "orders", REPLAY)
         document = documents.with_intents(document, {"orders": begun_anew})
         done = documents.with_commit(document, commit_of(document, "orders"), RECORDED).table("orders")
-        assert (done.replay, done.replayed) == (False, 1)
+        assert (done.replay, done.passed) == (None, (PassedLetters(1, 1),))
+
+
+def test_letters_of_another_place_count_until_they_were_read_there() -> None:
+    reading = dataclasses.replace(intent(2, 20), letters_at="b")
+    reading = dataclasses.replace(reading, interval=dataclasses.replace(reading.interval, letters=1))
+    document = documents.with_intents(committed(new_document(), "orders", 19), {"orders": reading})
+    passed = documents.with_commit(document, commit_of(document, "orders"), RECORDED).table("orders").passed
+    assert (passed_at(passed, "b"), passed_at(passed, "a")) == ([(1, 1)], [])
+
+
+def test_letters_of_a_try_in_another_place_do_not_count() -> None:
+    """The place where the number's last try keeps them does, whatever was there before."""
+    document = committed(new_document(), "orders", 19)
+    places, tried = ("a", "b", "a", "c"), intent(2, 20)
+    for place in places:
+        document = documents.with_intents(document, {"orders": dataclasses.replace(tried, letters_at=place)})
+    done = documents.with_commit(document, commit_of(document, "orders"), RECORDED).table("orders").passed
+    assert {place: passed_at(done, place) for place in places} == {"a": [(2, 2)], "b": [(2, 2)], "c": []}
+    void = documents.with_commit(document, commit_of(document, "orders", void=True), RECORDED).table("orders").passed
+    assert passed_at(void, "c") == [(2, 2)]
+
+
+def test_letters_of_commits_that_the_target_has_no_longer_do_not_count() -> None:
+    document = committed(committed(committed(new_document(), "orders", 18), "orders", 19), "orders", 20)
+    restored = Commit(document.lineage, "orders", 1, "first", "table-2", at(18))
+    document = documents.adopt(document, "orders", INFO, restored, INFO.columns)
+    assert passed_at(document.table("orders").passed, "a") == [(2, 3)]
+    newest = dataclasses.replace(restored, seq=3, restored=1)  # as Delta has it
+    assert documents.adopt(document, "orders", INFO, newest, INFO.columns).table("orders").passed == (
+        PassedLetters(2, 3),
+    )
+    late = Commit(document.lineage, "orders", 3, "third", "table-2", at(20))  # it was not gone
+    document = documents.adopt(document, "orders", INFO, late, INFO.columns)
+    assert passed_at(document.table("orders").passed, "a") == [(2, 2)]
+
+
+def test_a_replay_that_is_withdrawn_is_not_finished_either() -> None:
+    reading = dataclasses.replace(intent(2, 20), interval=dataclasses.replace(intent(2, 20).interval, letters=1))
+    for pending, given_up in ((reading, True), (intent(2, 20), False)):
+        document = documents.with_intents(committed(new_document(), "orders", 19), {"orders": pending})
+        document = documents.with_replay(document, "orders", REPLAY)
+        assert documents.with_replay(document, "orders", None).table("orders").given_up == given_up
 
 
 def test_a_number_is_begun_by_one_intent_only() -> None:

@@ -198,9 +198,10 @@ def quarantine(
     writer = writer_for(way, engine, spark, buffer)
     table = writer.prepare_sidecar(location, there, side)
     last = 2**63 - 1 if through is None else through
-    going: Condition = [
-        [(_LINEAGE.name, "=", job.record.lineage), (_NUMBER.name, ">=", since), (_NUMBER.name, "<=", last)]
-    ]
+    of_job: list[Term] = [(_LINEAGE.name, "=", job.record.lineage)]
+    if any(column.name == "_table" for column in job.columns):
+        of_job.append(("_table", "=", job.record.table))
+    going: Condition = [[*of_job, (_NUMBER.name, ">=", since), (_NUMBER.name, "<=", last)]]
     _replace(writer, table, going, going, rows, side, "quarantine")
 
 

@@ -115,7 +115,7 @@ def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Recor
             continue
         record = _in_commit(info, version, app)
         if record is not None and (restored_to is not None or record.seq == number):
-            return record.logged(seq=number)
+            return record.logged(seq=number, restored=record.seq if restored_to is not None else None)
     kept = _read_copy(location, app)
     if restored_to is None and kept is not None and kept.seq == number:
         return kept

@@ -1,6 +1,5 @@
-"""What executors run to read CSV: blocks of whole lines, parsed by pyarrow as text, then converted to the declared
-types by Arrow's kernels, because pyarrow's own typed parsing accepts 0x1F as a number and more digits than a decimal
-can hold. A value that is not exactly of its type is refused with its file and line.
+"""What executors run to read CSV: blocks of whole lines, which :mod:`flowctl.connectors.csv_text` parses. A value that
+is not exactly of its type is refused with its file and line.
 
 Executors have pyarrow and fsspec but perhaps no flowctl: whoever ships these functions registers this module to be
 pickled by value, so it may use only these two, the standard library and constants.
@@ -16,20 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import csv
 
+from flowctl.connectors.csv_text import CsvText, Misfit
 from flowctl.connectors.refusal import PREFIX
-
-
-@dataclass(frozen=True)
-class Field:
-    """One column of the result. ``shape`` is what its texts must match, ``refusal`` the message after the location of
-    one that does not."""
-
-    name: str
-    type: pa.DataType
-    shape: str
-    refusal: str
 
 
 @dataclass(frozen=True)
@@ -52,13 +40,9 @@ class CsvReader:
 
     url: str
     options: Mapping[str, Any] = field(repr=False)
-    fields: tuple[Field, ...]
+    text: CsvText
     has_header: bool
-    delimiter: str
-    quote: str
-    null_value: str
     encoding: str
-    multiline: bool
     has_places: bool = False
 
     def reader_of(self, tasks: Sequence[Sequence[Part]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
@@ -82,13 +66,13 @@ class CsvReader:
         if part.header is None:
             yield from self._own_batches(part)
             return
-        own = replace(self, fields=tuple(self.fields[at] for at in part.header))
+        own = replace(self, text=replace(self.text, fields=tuple(self.text.fields[at] for at in part.header)))
         for rows in own._own_batches(part):
             yield self._arranged(rows)
 
     def _arranged(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         found = dict(zip(rows.schema.names, rows.columns, strict=True))
-        kinds = {column.name: column.type for column in self.fields}
+        kinds = {column.name: column.type for column in self.text.fields}
         arrays = [found[name] if name in found else pa.nulls(rows.num_rows, kind) for name, kind in kinds.items()]
         names = [*kinds, *([_PLACE] if self.has_places else [])]
         return pa.RecordBatch.from_arrays([*arrays, *([found[_PLACE]] if self.has_places else [])], names=names)
@@ -98,7 +82,7 @@ class CsvReader:
         for offset, block in self._blocks(part):
             try:
                 rows = self._parsed(block, is_first)
-            except _Misfit as misfit:
+            except Misfit as misfit:
                 where = self._where(part, offset, block, misfit, is_first)
                 raise RuntimeError(f"{PREFIX}{where}{misfit.message}") from None  # Arrow's own message has the value
             yield _placed(rows, part.number, offset) if self.has_places else rows
@@ -119,7 +103,7 @@ class CsvReader:
                     return
                 block += _rest_of_line(stream, block)
                 more = _BLOCK_BYTES // 16 + 1
-                while not self._is_closed(block) and (rest := stream.read(more)):
+                while not self.text.is_closed(block) and (rest := stream.read(more)):
                     block += rest + _rest_of_line(stream, rest)
                     more *= 2
                 yield at, block
@@ -136,85 +120,15 @@ class CsvReader:
         raw = io.BufferedReader(system.open(whole, "rb", compression="infer"))
         return raw if is_utf8(self.encoding) else _Recoded(raw, self.encoding, path)
 
-    def _is_closed(self, block: bytes) -> bool:
-        if not self.multiline or self.quote.encode() not in block:
-            return True
-        try:
-            return self._table(block).is_closed
-        except pa.ArrowInvalid:
-            return True  # the error is reported when the block is parsed
-
-    def _table(self, block: bytes, is_first: bool = False) -> _Texts:
-        """All values as text. ``ArrowInvalid`` for bytes that are not UTF-8."""
-        names = [str(at) for at in range(len(self.fields))]
-        mark = self.delimiter.join(_MARK for _ in names).encode()
-        start = _BOM if block.startswith(_BOM) and not is_first else b""  # pyarrow strips one
-        line_end = b"" if block.endswith((b"\n", b"\r")) else b"\n"
-        whole = b"".join((start, block, line_end, mark, b"\n"))
-        is_even = True
-
-        def skip(row: Any) -> str:
-            nonlocal is_even
-            is_even = is_even and not row.text.strip()
-            return "skip"
-
-        table = csv.read_csv(
-            pa.py_buffer(whole),
-            csv.ReadOptions(
-                column_names=names,
-                skip_rows_after_names=int(is_first and self.has_header),
-                use_threads=False,
-                block_size=len(whole) + 1,
-            ),
-            csv.ParseOptions(
-                delimiter=self.delimiter,
-                quote_char=self.quote,
-                newlines_in_values=True,
-                invalid_row_handler=skip,
-            ),
-            csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-        last = table.num_rows - 1
-        is_closed = last >= 0 and table.column(0)[last].as_py() == _MARK
-        return _Texts(table.slice(0, last) if is_closed else table, is_closed, is_even)
-
     def _parsed(self, block: bytes, is_first: bool) -> pa.RecordBatch:
         try:
-            found = self._table(block, is_first)
+            return self.text.parsed(block, is_first=is_first, has_header=self.has_header)
         except pa.ArrowInvalid:
-            raise _Misfit(_NOT_TEXT.format(self.encoding)) from None
-        if not found.fits:
-            raise _Misfit(_UNEVEN)
-        texts = [column.combine_chunks() for column in found.table.columns]
-        if not self.multiline and self.quote.encode() in block:
-            for values in texts:
-                _require(pc.invert(pc.match_substring_regex(values, r"[\r\n]")), _UNEVEN)
-        arrays = [self._typed(values, column) for values, column in zip(texts, self.fields, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self.fields])
+            raise Misfit(_NOT_TEXT.format(self.encoding)) from None
 
-    def _typed(self, texts: pa.Array, column: Field) -> pa.Array:
-        """``null_value`` is null with and without quotes; an empty quoted value is null unless the column is text."""
-        if self.null_value:
-            texts = _without(texts, self.null_value)
-        if pa.types.is_string(column.type):
-            return texts
-        texts = _without(texts, "")
-        _require(pc.match_substring_regex(texts, column.shape), column.refusal)
-        trimmed = pc.ascii_trim_whitespace(texts)
-        try:
-            return _converted(trimmed, column)
-        except pa.ArrowInvalid:
-            _find(trimmed, column)
-            raise
-
-    def _where(self, part: Part, offset: int, block: bytes, misfit: _Misfit, is_first: bool) -> str:
+    def _where(self, part: Part, offset: int, block: bytes, misfit: Misfit, is_first: bool) -> str:
         """The file, and the line if it can be counted."""
-        line = None if self.multiline else self._line(block, misfit, is_first and self.has_header)
+        line = None if self.text.multiline else self._line(block, misfit, is_first and self.has_header)
         if line is None:
             return part.path
         with self._opened(part.path) as stream:
@@ -224,14 +138,14 @@ class CsvReader:
                 left -= len(piece)
         return f"{part.path} line {line}"
 
-    def _line(self, block: bytes, misfit: _Misfit, after_header: bool) -> int | None:
+    def _line(self, block: bytes, misfit: Misfit, after_header: bool) -> int | None:
         if b"\n" not in block:
             return None  # one line, or other line endings
         lines = block.split(b"\n")
         if misfit.row is None:
             for number, line in enumerate(lines, 1):
                 try:
-                    fits = self._table(line).fits
+                    fits = self.text.texts(line).fits
                 except pa.ArrowInvalid:
                     fits = False
                 if not fits:
@@ -242,29 +156,6 @@ class CsvReader:
             if row == misfit.row:
                 return number
         return None
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """``is_closed``: the block ends where a row does. A marker line at its end shows this: an open quote swallows it.
-    ``is_even``: each row has as many values as there are columns; rows that do not are not in ``table``."""
-
-    table: pa.Table
-    is_closed: bool
-    is_even: bool
-
-    @property
-    def fits(self) -> bool:
-        return self.is_closed and self.is_even
-
-
-class _Misfit(Exception):
-    """``message`` follows the location of the first row that does not fit; ``row`` is its number in the block, if
-    known."""
-
-    def __init__(self, message: str, row: int | None = None) -> None:
-        super().__init__(message)
-        self.message, self.row = message, row
 
 
 class _Recoded(io.RawIOBase):
@@ -303,46 +194,6 @@ def _rest_of_line(stream: Any, block: bytes) -> bytes:
     return line
 
 
-def _converted(texts: pa.Array, column: Field) -> pa.Array:
-    kind, nothing = column.type, pa.scalar(None, pa.string())
-    if pa.types.is_integer(kind):
-        return pc.cast(pc.ascii_ltrim(texts, "+"), kind)
-    if pa.types.is_boolean(kind):
-        is_true = pc.is_in(pc.ascii_lower(texts), pa.array(_TRUE))
-        return pc.if_else(pc.is_valid(texts), is_true, pa.scalar(None, kind))
-    if pa.types.is_timestamp(kind) and kind.tz:
-        zoned = pc.match_substring_regex(texts, _ZONE)
-        with_zone = pc.cast(pc.if_else(zoned, texts, nothing), kind)
-        without = pc.cast(pc.if_else(zoned, nothing, texts), pa.timestamp("us"))
-        return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC"))
-    values = pc.cast(texts, kind)
-    if pa.types.is_floating(kind):
-        is_given = pc.match_substring(texts, "Infinity")
-        _require(pc.or_(pc.invert(pc.is_inf(values)), is_given), column.refusal)
-    return values
-
-
-def _find(texts: pa.Array, column: Field) -> None:
-    """Raises the misfit for the first text that has the shape of the type but does not fit into it."""
-    for row in range(len(texts)):
-        try:
-            _converted(texts.slice(row, 1), column)
-        except pa.ArrowInvalid:
-            raise _Misfit(column.refusal, row) from None
-
-
-def _require(fits: pa.Array, message: str) -> None:
-    """Raises a misfit at the first False; null fits."""
-    row = pc.index(fits, False).as_py()
-    if row >= 0:
-        raise _Misfit(message, row)
-
-
-def _without(texts: pa.Array, text: str) -> pa.Array:
-    found = pc.equal(texts, text)
-    return pc.if_else(found, pa.scalar(None, pa.string()), texts) if pc.any(found).as_py() else texts
-
-
 def is_utf8(encoding: str) -> bool:
     return encoding.upper().replace("_", "-") in ("UTF-8", "UTF8")
 
@@ -355,16 +206,8 @@ def is_compressed(path: str) -> bool:
 
 
 _BLOCK_BYTES = 4 << 20
-_BOM = b"\xef\xbb\xbf"
 _FILE_BITS = 40  # up to eight million files of 1 TiB each
 _PLACE = "_flowctl_place"
-_MARK = "\x01flowctl\x01"
-_TRUE = ("true", "t", "yes", "y", "1")
-_ZONE = r"[ T].*(Z|[+-]\d{2}(:?\d{2})?)$"
-_UNEVEN = (
-    " holds a row that does not fit its columns | "
-    "Fix the row, or correct delimiter, quote, escape, header or multiline in `format`"
-)
 _NOT_WHOLE = (
     " is not compressed as its name indicates, or is incomplete | Replace it, or leave it out of the pattern in `from`"
 )

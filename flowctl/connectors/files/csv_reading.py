@@ -25,7 +25,8 @@ from flowctl.sql.dialects import schema_ddl
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from flowctl.connectors.files.csv_parts import Field, Part
+    from flowctl.connectors.csv_text import Field
+    from flowctl.connectors.files.csv_parts import Part
 
 
 def csv_frame(
@@ -42,24 +43,28 @@ def csv_frame(
     ``has_places``, their positions. ``headers`` are by path."""
     from pyspark import cloudpickle
 
+    from flowctl.connectors import csv_text
     from flowctl.connectors.files import csv_parts
 
     given = format.csv
     reader = csv_parts.CsvReader(
         url=root.url,
         options=root.options,
-        fields=tuple(field_of(column) for column in columns),
+        text=csv_text.CsvText(
+            tuple(field_of(column) for column in columns),
+            given.delimiter,
+            given.quote,
+            given.null_value,
+            given.multiline,
+        ),
         has_header=given.header,
-        delimiter=given.delimiter,
-        quote=given.quote,
-        null_value=given.null_value,
         encoding=given.encoding,
-        multiline=given.multiline,
         has_places=has_places,
     )
     at_most = None if has_jvm(spark) else most_at_once()
     tasks = list(_tasks(list(_parts(format, stamps, headers, columns)), at_most))
-    cloudpickle.register_pickle_by_value(csv_parts)
+    for module in (csv_text, csv_parts):
+        cloudpickle.register_pickle_by_value(module)
     made = [*columns, *([Column(PLACE_COLUMN, types.INT64)] if has_places else [])]
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(reader.reader_of(tasks), schema_ddl(made))
 
@@ -103,7 +108,7 @@ def _tasks(parts: Sequence[tuple[Part, int]], at_most: int | None) -> Iterator[l
 
 
 def field_of(column: Column) -> Field:
-    from flowctl.connectors.files.csv_parts import Field
+    from flowctl.connectors.csv_text import Field
 
     require_possible(Column(column.name, types.STRING), column)
     message = refusal(column.name, column.native, column.type, hint=file_hint(column.name)).removeprefix(PREFIX)

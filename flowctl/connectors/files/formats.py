@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from flowctl.connectors.arrow import data_type
+from flowctl.connectors.csv_dialect import Csv, dialect_of
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -34,19 +35,6 @@ _OTHER_DELIMITERS = (";", "\t", "|")
 
 
 @dataclass(frozen=True)
-class Csv:
-    """The CSV dialect: what the spec sets, or the usual. ``escape`` precedes quotes within quotes."""
-
-    header: bool = True
-    delimiter: str = ","
-    quote: str = '"'
-    escape: str = '"'
-    null_value: str = ""
-    encoding: str = "UTF-8"
-    multiline: bool = False
-
-
-@dataclass(frozen=True)
 class Format:
     """``name`` selects the reader; ``options`` are the spec's ``format`` keys; ``declared`` its ``schema``."""
 
@@ -61,8 +49,7 @@ class Format:
 
     @property
     def csv(self) -> Csv:
-        given = {name: value for name, value in self.options.items() if name in Csv.__dataclass_fields__}
-        return Csv(**{"escape": given.get("quote", Csv.quote), **given})
+        return dialect_of(self.options)
 
     @property
     def is_common_csv(self) -> bool:

@@ -183,7 +183,7 @@ class Conversion:
         payload = self.payload
         if payload.of_key:
             [key] = payload.keys_of([message])
-            if found := NO_KEY if key is None else payload.keys.unfit(key, payload.of_key):
+            if found := NO_KEY if key is None else payload.keys.unfit(key, self._of_key):
                 return found
         for column, value in ((one, PARTS[one.name]([message])[0]) for one in self._texts):
             if value is not None and not _is_utf8(value):
@@ -191,7 +191,7 @@ class Conversion:
         if not payload.declared:
             return None
         [value] = payload.values_of([message])
-        return payload.values.unfit(value, payload.declared, payload.envelope, payload.key)
+        return payload.values.unfit(value, self._declared, payload.envelope, payload.key)
 
     def _why(self, message: Message) -> Unfit:
         """Of a message that does not fit."""
@@ -206,12 +206,12 @@ class Conversion:
                 _array([message], column)
             except (pa.ArrowInvalid, Refused):
                 return NO_TIME if column.type == types.TIMESTAMP else not_utf8(column)
-        for column in self.payload.of_key:
+        for column in self._of_key:
             try:
                 self.payload.keys.decoded(self.payload.keys_of([message]), [column])
             except (pa.ArrowInvalid, Refused):
                 return wrong_type(column, "key.schema")
-        for columns in ([], *([column] for column in self.payload.declared)):
+        for columns in ([], *([column] for column in self._declared)):
             try:
                 self._found([message], columns)
             except (pa.ArrowInvalid, Refused):

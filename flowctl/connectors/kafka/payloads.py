@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flowctl.connectors.csv_dialect import dialect_of
+from flowctl.connectors.exact import require_possible
 from flowctl.connectors.kafka.conversion import Payload
 from flowctl.connectors.kafka.encodings.avro import AvroSchema
+from flowctl.connectors.kafka.encodings.csv import CsvDecoder
 from flowctl.connectors.kafka.encodings.decoder import Decoder
 from flowctl.connectors.kafka.encodings.json import JsonDecoder
 from flowctl.connectors.kafka.encodings.json_schema import JsonSchema, RegisteredJsonDecoder
@@ -44,6 +47,11 @@ class Payloads:
         ``TableError`` for declarations that no message can meet, and for schemas that do not exist."""
         format, known = relation.format, pins or {}
         kind = format.get("type", "raw")
+        if kind == "csv":
+            declared = _declared(format["schema"], kind)
+            for column in declared:
+                require_possible(Column(column.name, types.STRING), column)
+            return Payload(declared, values=CsvDecoder(declared, dialect_of(format))), {}
         if kind not in WITH_FIELDS:
             return Payload(key=relation.key), {}
         envelope = format.get("envelope", "")

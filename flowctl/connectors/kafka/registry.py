@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from flowctl.connectors.kafka.apicurio import find_artifact, own_url
 from flowctl.connectors.kafka.registry_access import SECONDS, Access, answer, opened
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema as Found
     from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
 
+Kind = Literal["AVRO", "PROTOBUF", "JSON"]
 #: The registry's own codes: there is no such subject, version or schema.
 _MISSING = (40401, 40402, 40403)
+#: What to do about a schema that a subject does not allow.
+NOT_ALLOWED = "Change the columns so that it does, its compatibility in the registry, or `subject` in `format`"
 _IDS = "Update the registry, or let producers write ids into the messages themselves"
 #: A request is sent so many times more after a failure.
 _RETRIES = 2
@@ -36,6 +39,15 @@ class Schema:
     kind: str
     text: str
     references: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A schema and its subject: ``version`` is the one that it is, or would become; ``refused``: the subject's
+    compatibility does not allow it."""
+
+    version: int
+    kind: Literal["registered", "new", "refused"]
 
 
 class Registry:
@@ -63,19 +75,45 @@ class Registry:
             self._known[id] = self._found(id)
         return self._known[id]
 
-    def register(self, subject: str, text: str) -> int:
-        """The id of an Avro schema, which becomes the newest version of ``subject`` unless it is one. Raises
-        ``TableError`` if the subject's compatibility does not allow it."""
+    def versions(self, subject: str) -> Iterator[Schema]:
+        """Those of ``subject``, the newest first; each is asked for when it is needed."""
+        newest = self.latest(subject)
+        if newest is None:
+            return
+        yield newest
+        for version in sorted(self._asked(lambda: self._client.get_versions(subject)) or [], reverse=True):
+            if version >= newest.version:
+                continue
+            found = self._asked(partial(self._client.get_version, subject, version))
+            if found is not None:  # it may be deleted meanwhile
+                yield self._schema(found.schema_id, found.schema, version)
+
+    def assess(self, subject: str, text: str, kind: Kind) -> Standing:
+        """What :meth:`register` would do. Compares with the newest version only, as every registry can."""
+        from confluent_kafka.schema_registry import Schema as Given
+
+        given = Given(text, kind)
+        if found := self._asked(lambda: self._client.lookup_schema(subject, given)):
+            return Standing(found.version, "registered")
+        newest = self.latest(subject)
+        if newest is None:
+            return Standing(1, "new")
+        is_allowed = self._asked(lambda: self._client.test_compatibility(subject, given))
+        return Standing(newest.version + 1, "new" if is_allowed else "refused")
+
+    def register(self, subject: str, text: str, kind: Kind) -> int:
+        """The id of a schema, which becomes the newest version of ``subject`` unless it is one. Raises ``TableError``
+        if the subject's compatibility does not allow it."""
         from confluent_kafka.schema_registry import Schema as Given
 
         try:
-            return int(self._asked(lambda: self._client.register_schema(subject, Given(text, "AVRO"))))
+            return int(self._asked(lambda: self._client.register_schema(subject, Given(text, kind))))
         except TableError as error:
             if not (cause := _registry_error(error)) or cause.http_status_code != 409:
                 raise
             raise TableError(
                 f"subject {subject} does not allow the new schema: {_first_line(cause.error_message)}",
-                hint="Change the columns so that it does, its compatibility in the registry, or `subject` in `format`",
+                hint=NOT_ALLOWED,
             ) from error
 
     def version_of(self, id: SchemaId, subject: str) -> int | None:
@@ -189,7 +227,7 @@ class Registry:
             who = "client" if "oauth" in self._options else "user"
             names = "`registry.oauth`" if "oauth" in self._options else "`registry.username` and `registry.password`"
             what = f"the registry {self.url} refuses this {who} (HTTP {status})"
-            return TableError(what, hint=f"Check {names}, and what the {who} may read")
+            return TableError(what, hint=f"Check {names}, and what the {who} may read and register")
         if status == 404:
             return TableError(
                 f"{self.url} is no schema registry (HTTP 404)",

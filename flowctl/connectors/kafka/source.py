@@ -133,7 +133,7 @@ _CHANGES = (
 def _columns_of(relation: Relation, payload: Payload) -> Iterator[Column]:
     """Of changes of rows, only what they say of the row: where the message is differs in each."""
     kind = relation.format.get("type", "raw")
-    whole = types.STRING if kind in ("text", "json") else types.BINARY
+    whole = types.STRING if kind in ("text", "json", "csv") else types.BINARY
     yield from payload.of_key
     yield from payload.declared or (Column("value", whole, native="bytes"),)
     if payload.key:

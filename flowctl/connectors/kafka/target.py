@@ -25,9 +25,8 @@ from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.buffered import computed, record_batches
 from flowctl.connectors.kafka.client import COMMITS, Cluster, Topic
 from flowctl.connectors.kafka.registry import Registry
-from flowctl.connectors.kafka.schema_ids import header
-from flowctl.connectors.kafka.sink.avro_values import AvroSerializer, schema_text
 from flowctl.connectors.kafka.sink.commit_log import Record, ensure_commits, key_of, read_records
+from flowctl.connectors.kafka.sink.formats import TopicRows, confirm_schemas, form_of, topic_rows
 from flowctl.connectors.kafka.sink.messages import Form, Messages
 from flowctl.connectors.kafka.sink.topics import (
     RECORD_BYTES,
@@ -124,6 +123,12 @@ class KafkaTarget(Target):
             return None
         return TableError(f"this user may not write topic {object}", hint=f"Let it DESCRIBE and WRITE {object}")
 
+    def confirm_write(self, object: ObjectName, write: WriteShape, written: Sequence[str]) -> str:
+        """The registry decides whether it takes the schemas."""
+        columns = [column for column in write.columns if column.name in written]
+        rows = topic_rows(_name(object), write.layout.topic, write.mode, write.key, columns)
+        return confirm_schemas(rows, self.registry)
+
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         raise TableError(
             f"{object} is a topic: its rows cannot be read back, which this batch needs",
@@ -155,7 +160,12 @@ class KafkaTarget(Target):
     def quarantine(
         self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int, through: int | None = None
     ) -> None:
-        raise TableError(f"{job.object}: a topic keeps no rejected rows", hint="Set `on_fail: fail` or warn")
+        from flowctl.connectors.kafka.sink.letters import send_letters
+
+        folder = self._buffer.folder(f"letters-{job.record.table}-{job.record.seq}")
+        in_order = frame.orderBy("_topic", "_partition", "_offset")
+        rows = computed(in_order, OnEngine(in_order), lambda: folder)
+        send_letters(self.cluster, record_batches(rows), folder.rows(), job)
 
     @property
     def _buffer(self) -> Buffer:
@@ -176,7 +186,7 @@ class KafkaTarget(Target):
             if newest is not None and newest.commit.seq >= job.record.seq:
                 return already_committed(newest.commit, job.record)
             check_base(job.record.table, newest.commit.name if newest else "", job.base)
-            form = self._form(job, staged.columns)
+            form = form_of(_rows_of(job, staged.columns), self.registry)
             writer.begin()
             counts = self._send(writer, staged, form)
             crashpoints.reached("in_transaction", job.record.table)
@@ -217,27 +227,6 @@ class KafkaTarget(Target):
         verify_total(job, sent)
         return RowCounts(inserted=sent - deleted, deleted=deleted if job.mode == "merge" else None)
 
-    def _form(self, job: WriteJob, names: Sequence[str]) -> Form:
-        """``names`` are the columns of the batch; of a void there are none. The key of a merge is the table's own.
-        Registers the schemas of a format that has some."""
-        by_name = {column.name: column for column in job.columns}
-        written, topic = [column for column in job.columns if column.name in names], job.layout.topic
-        key = [by_name[name] for name in (job.key if job.mode == "merge" else topic.key) if written]
-        form = Form(written, key, [by_name[name] for name in topic.headers if name in names])
-        if topic.format == "json" or not written:
-            return form
-        name = _name(job.object)
-        values = self._registered(topic.subject or f"{name}-value", schema_text(name, written))
-        if not key:
-            return replace(form, values=values)
-        keys = self._registered(f"{name}-key", schema_text(f"{name}_key", key, nullable=job.mode != "merge"))
-        return replace(form, values=values, keys=keys)
-
-    def _registered(self, subject: str, text: str) -> AvroSerializer:
-        if self.registry is None:
-            raise TableError("the connection has no registry for the schema", hint="Add `registry: {url: …}` to it")
-        return AvroSerializer(text, header(self.registry.register(subject, text)))
-
     def _topic_of(self, job: WriteJob) -> Topic | None:
         """The topic, which is created if the job does so; a void needs none. Raises :class:`StateConflict` if it is
         another one than the intent was for."""
@@ -276,6 +265,12 @@ class KafkaTarget(Target):
             primary_key=record.key if record else (),
             system=f"kafka:{self.cluster.id()}",
         )
+
+
+def _rows_of(job: WriteJob, names: Sequence[str]) -> TopicRows:
+    """``names`` are the columns of the batch, of which a void has none."""
+    written = [column for column in job.columns if column.name in names]
+    return topic_rows(_name(job.object), job.layout.topic, job.mode, job.key, written)
 
 
 def _name(object: ObjectName) -> str:

@@ -9,6 +9,7 @@ from typing import Literal
 from flowctl.connectors.kafka.schema_ids import SchemaId
 from flowctl.model import types
 from flowctl.model.table_info import Column
+from flowctl.text import counted
 
 _APART = "keep such messages apart with `dead_letters: {}`"
 #: How people write the envelopes.
@@ -16,7 +17,7 @@ NAMES = {"debezium": "Debezium", "maxwell": "Maxwell"}
 
 Error = Literal[
     "not_json", "not_change", "wrong_type", "not_utf8", "no_key", "no_time", "truncate",
-    "no_schema_id", "unknown_schema", "other_schema", "corrupt", "unavailable",
+    "no_schema_id", "unknown_schema", "other_schema", "corrupt", "unavailable", "not_csv",
 ]  # fmt: skip
 
 
@@ -104,6 +105,16 @@ def not_utf8(column: Column) -> Unfit:
     if column.name == "_key":
         way = "Leave it out with `columns: {exclude: [_key]}`, read the messages as bytes"
     return Unfit("not_utf8", f"the {column.name.removeprefix('_')} is not UTF-8", f"{way}, or {_APART}")
+
+
+def not_encoded(encoding: str) -> Unfit:
+    return Unfit("not_utf8", f"the value is not {encoding}", f"Set `format.encoding`, or {_APART}")
+
+
+def not_csv(fields: int) -> Unfit:
+    what = f"not one record of CSV with {counted(fields, 'field')}"
+    way = "Declare all fields in `format.schema`, in their order, or correct delimiter, quote or multiline"
+    return Unfit("not_csv", what, f"{way}, or {_APART}")
 
 
 def not_change(envelope: str) -> Unfit:

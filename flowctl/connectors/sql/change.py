@@ -57,6 +57,9 @@ def replace_quarantined(
     of_number = f"_lineage = {dialect.marker} AND _seq >= {dialect.marker}"
     upper = "" if through is None else f" AND _seq <= {dialect.marker}"
     values = [job.record.lineage, since, *([] if through is None else [through])]
+    if any(column.name == "_table" for column in job.columns):
+        upper += f" AND _table = {dialect.marker}"
+        values.append(job.record.table)
     session.execute(f"DELETE FROM {table} WHERE {of_number}{upper}", values)
     session.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {staged}")
 

@@ -96,7 +96,9 @@ def _load(
     is_truncated = on.stream.on_truncate != "ignore" and _is_truncated(on, table, batches, position)
     if is_truncated and on.stream.on_truncate == "fail":
         reason = f"{table.source} was truncated (on_truncate: fail)"
-        return stopped(case, Stop(reason, "Set on_truncate: apply to remove its rows too, or ignore", "from"))
+        may_remove = not target.is_log or table.mode == "append"
+        hint = "Set on_truncate: apply to remove its rows too, or ignore" if may_remove else "Set on_truncate: ignore"
+        return stopped(case, Stop(reason, hint, "from"))
     columns = columns_of(case)
     unsent = unsent_columns(case, case.observed.source.columns) if case.observed.source else []
     if unsent and table.on_schema_change.unsent == "resnapshot":

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flowctl.connectors.csv_text import CsvText
 from flowctl.connectors.files import csv_parts
 from flowctl.connectors.files.csv_parts import CsvReader, Part
 from flowctl.connectors.files.csv_reading import field_of
@@ -26,8 +27,9 @@ from flowctl.model.table_info import Column
 
 def reader(folder: Path, kinds: Sequence[str], **given: Any) -> CsvReader:
     fields = tuple(field_of(Column(f"c{at}", types.parse(kind))) for at, kind in enumerate(kinds))
-    defaults = {"delimiter": ",", "quote": '"', "null_value": "", "encoding": "UTF-8", "multiline": False}
-    return CsvReader(url=str(folder), options={}, fields=fields, **{"has_header": False, **defaults, **given})
+    dialect = {"delimiter": ",", "quote": '"', "null_value": "", "multiline": False}
+    text = CsvText(fields, **{name: given.pop(name, usual) for name, usual in dialect.items()})
+    return CsvReader(url=str(folder), options={}, text=text, **{"has_header": False, "encoding": "UTF-8", **given})
 
 
 def rows_of(reading: CsvReader, *parts: Part) -> list[tuple[Any, ...]]:
@@ -200,5 +202,5 @@ def test_compressed_files(tmp_path: Path, ending: str) -> None:
 
 
 def test_no_secret_shows() -> None:
-    shown = repr(CsvReader("s3://b", {"secret": "hunter2"}, (), True, ",", '"', "", "UTF-8", False))
+    shown = repr(CsvReader("s3://b", {"secret": "hunter2"}, CsvText((), ",", '"', "", False), True, "UTF-8"))
     assert "hunter2" not in shown

@@ -15,6 +15,7 @@ from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.kafka.encodings.avro import AvroSchema
 from flowctl.connectors.kafka.encodings.written import OneWriter, WrittenDecoder
 from flowctl.connectors.kafka.sink.avro_values import AvroSerializer, schema_text
+from flowctl.connectors.kafka.sink.schema import RowType
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -46,7 +47,7 @@ def test_values_come_back_equal(kind: DataType, data: st.DataObject) -> None:
     columns = [Column("v", kind)]
     values = data.draw(st.lists(st.none() | KINDS[kind], max_size=6))
     rows = pa.RecordBatch.from_pylist([{"v": value} for value in values], arrow_schema(columns))
-    text = schema_text("orders.v1", columns)
+    text = schema_text(RowType("orders.v1", tuple(columns)))
     written = AvroSerializer(text, b"")(rows, columns)
     schema = AvroSchema(text)
     assert schema.fields["v"].type == (types.INT32 if kind in (types.INT8, types.INT16) else kind)
@@ -57,7 +58,7 @@ def test_values_come_back_equal(kind: DataType, data: st.DataObject) -> None:
 def test_a_schema_is_one_that_other_versions_can_read() -> None:
     """Fields may be missing, so that columns come and go; the key of a merge is always there."""
     columns = [Column("id", types.INT64), Column("name", types.STRING)]
-    assert json.loads(schema_text("9 orders.v1", columns)) == {
+    assert json.loads(schema_text(RowType("9 orders.v1", tuple(columns)))) == {
         "type": "record",
         "name": "_9_orders_v1",
         "fields": [
@@ -65,11 +66,11 @@ def test_a_schema_is_one_that_other_versions_can_read() -> None:
             {"name": "name", "type": ["null", "string"], "default": None},
         ],
     }
-    key = json.loads(schema_text("k", columns[:1], nullable=False))
+    key = json.loads(schema_text(RowType("k", tuple(columns[:1]), nullable=False)))
     assert key["fields"] == [{"name": "id", "type": "long"}]
 
 
 def test_a_name_that_avro_does_not_have() -> None:
     with pytest.raises(TableError) as refused:
-        schema_text("t", [Column("unit price €", types.INT64)])
+        schema_text(RowType("t", (Column("unit price €", types.INT64),)))
     assert 'columns: {rename: {"unit price €": unit_price__}}' in str(refused.value.hint)

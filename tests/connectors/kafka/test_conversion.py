@@ -89,6 +89,15 @@ def test_a_reason_shows_no_value(value: bytes, key: bytes | None, error: str, re
     assert "secret" not in refused.value.sentences
 
 
+def test_a_field_that_is_not_read_may_be_anything_whatever_lies_beside_it() -> None:
+    payload = Payload((ID, Column("x", types.INT64)))
+    for beside in ([], [message(1, b"nonsense")]):
+        rows, rejected = Rows(), Rows()
+        messages = [message(0, b'{"id": 1, "x": "text"}'), *beside]
+        assert Conversion("t", payload, (ID,)).deliver(messages, rows, rejected) == 1
+        assert len(rejected.rows()) == len(beside)
+
+
 @pytest.mark.parametrize("value", [b'{"op": "c", "after": {"x": 1}}', b'{"op": "d", "before": {"id": null}}'])
 def test_a_change_of_a_row_without_its_key(value: bytes) -> None:
     rows, rejected = Rows(), Rows()

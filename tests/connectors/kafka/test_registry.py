@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flowctl.connectors.kafka.registry import Registry
+from flowctl.connectors.kafka.registry import Registry, Standing
 from flowctl.connectors.kafka.schema_ids import HeaderId
 from flowctl.errors import FlowctlError, TableError, TransientError
 from tests.services import schemas
@@ -57,6 +57,27 @@ def test_versions_of_a_subject(schema_registry: str, topic: str) -> None:
     assert [found.version_of(id, topic) for id in (one, two)] == [1, 2]
     assert found.version_of(two, "another") is None
     assert topic in found.subjects()
+
+
+def test_where_a_schema_stands(schema_registry: str, topic: str) -> None:
+    """Asking registers nothing."""
+    found = registry(schema_registry)
+    assert found.assess(topic, LONG, "AVRO") == Standing(1, "new")
+    assert found.latest(topic) is None
+    found.register(topic, LONG, "AVRO")
+    assert found.assess(topic, LONG, "AVRO") == Standing(1, "registered")
+    schemas.require_compatibility(schema_registry, topic, "BACKWARD")
+    assert found.assess(topic, WIDER, "AVRO") == Standing(2, "new")
+    assert found.assess(topic, LONG.replace("long", "string"), "AVRO") == Standing(2, "refused")
+    assert schemas.versions(schema_registry, topic) == [1]
+
+
+def test_versions_are_asked_for_one_by_one(schema_registry: str, topic: str) -> None:
+    found = registry(schema_registry)
+    assert list(found.versions(topic)) == []
+    for text in (LONG, WIDER):
+        found.register(topic, text, "AVRO")
+    assert [(one.version, one.kind) for one in found.versions(topic)] == [(2, "AVRO"), (1, "AVRO")]
 
 
 def test_an_id_that_is_registered_only_now(schema_registry: str, topic: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow
@@ -183,6 +184,56 @@ def test_what_a_full_refresh_reads_again_is_no_letter_any_more(flow: Flow, kafka
 
 
 @pytest.mark.full
+def test_letters_of_commits_that_a_restored_table_has_no_longer_are_not_replayed(
+    flow: Flow, kafka_broker: str, topic: str
+) -> None:
+    """Their messages are read again, and may be letters again: each would be a row twice."""
+    target, sent = place("delta", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    write_flow(flow, kafka_broker, topic, target)
+    versions = []
+    for _ in range(3):
+        kafka.send(kafka_broker, topic, [b'{"id": %d}' % sent.count], key=b"\xff")
+        sent.good.append((0, sent.count, sent.count))
+        sent.count += 1
+        sent.send(5, poison=0)
+        flow.apply()
+        versions.append(DeltaTable(flow.folder / "lake" / target.object).version())
+    DeltaTable(flow.folder / "lake" / target.object).restore(versions[0])
+    flow.apply(expect=6)
+    flow.run("state", "adopt", "flow.yaml", "clicks", "--yes", expect=0)
+    assert listed(flow) == 1
+    flow.apply()
+    assert listed(flow) == 3
+    write_flow(flow, kafka_broker, topic, target, options=f"{OPTIONS}, columns: {{exclude: [_key]}}")
+    flow.run("state", "set", "flow.yaml", "clicks", "--accept-definition", "--yes", expect=0)
+    flow.run("dlq", "replay", "flow.yaml", "clicks", "--yes", expect=0)
+    flow.apply()
+    assert target.rows(ROWS) == sorted(sent.good, key=repr)
+    assert listed(flow) == 0
+
+
+@pytest.mark.full
+def test_a_full_refresh_keeps_letters_whose_messages_have_expired(flow: Flow, kafka_broker: str, topic: str) -> None:
+    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    write_flow(flow, kafka_broker, topic, target)
+    sent.send(20)
+    flow.apply()
+    kafka.expire(kafka_broker, topic, 0, 5)
+    flow.apply("--full-refresh", "clicks", env={"FLOWCTL_CRASH_AT": "after_quarantine"}, expect=-9)
+    flow.apply()
+    sent.good = [one for one in sent.good if one[1] >= 5]
+    sent.must_be_in(target)
+    assert {number for (number,) in letters_of(target).rows(("_seq",))} == {2}
+    assert listed(flow) == 2
+    kafka.delete_topic(kafka_broker, topic)
+    again = Mixed(kafka_broker, topic, 1)  # other messages at the same offsets
+    again.send(30, poison=0)
+    flow.apply("--full-refresh", "clicks")
+    assert target.rows(ROWS) == sorted(again.good, key=repr)
+    assert letters_of(target).rows(LETTERS) == sorted(sent.poison, key=repr)
+
+
+@pytest.mark.full
 def test_a_spec_without_letters_any_more_loses_none(flow: Flow, kafka_broker: str, topic: str) -> None:
     target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target)
@@ -246,6 +297,19 @@ def test_what_fails_a_check_is_a_letter_too(flow: Flow, kafka_broker: str, topic
     flow.apply()
     assert target.rows(("_offset", "id")) == [(0, 1), (1, -1), (3, 2)]
     assert letters_of(target).rows(("_offset", "_seq")) == [(2, 2)]
+
+
+def test_lines_of_csv_that_do_not_fit_are_letters(flow: Flow, kafka_broker: str, topic: str) -> None:
+    kafka.create_topic(kafka_broker, topic)
+    values = [b"1|'a|b'", b"2|", b"x|c", b"3|d|e", b"4|d\n", None]
+    kafka.send(kafka_broker, topic, values)
+    target = place("sqlite", flow.folder, "")
+    format = """{type: csv, schema: {id: bigint, name: string}, delimiter: "|", quote: "'"}"""
+    table = f"clicks: {{from: bus:{topic}, format: {format}, to: out:{target.object}, mode: append, {OPTIONS}}}"
+    write_tables(flow, kafka_broker, target.connection, f"  {table}")
+    flow.apply()
+    assert target.rows(("_offset", "id", "name")) == [(0, 1, "a|b"), (1, 2, None), (4, 4, "d"), (5, None, None)]
+    assert letters_of(target).rows(("_offset", "_error")) == [(2, "wrong_type"), (3, "not_csv")]
 
 
 def test_what_dlq_refuses(flow: Flow, kafka_broker: str, topic: str) -> None:

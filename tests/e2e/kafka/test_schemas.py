@@ -18,6 +18,7 @@ from tests.e2e.kafka.test_dead_letters import letters_of
 from tests.e2e.kafka.test_topics import write_bus
 from tests.e2e.targets import TargetPlace, place
 from tests.services import kafka, schemas
+from tests.services.processes import HOST, free_port
 
 ID = {"name": "id", "type": "long"}
 NAME = {"name": "name", "type": ["null", "string"], "default": None}
@@ -191,15 +192,16 @@ def test_schemas_in_files(flow: Flow, target: TargetPlace, kafka_broker: str, to
 
 
 @pytest.mark.parametrize("mode", ["append", "merge"])
-def test_a_table_through_a_topic_of_avro(
-    flow: Flow, kafka_broker: str, schema_registry: str, topic: str, mode: str
+@pytest.mark.parametrize("format", ["type: avro", "type: protobuf", "type: json, registry: true"])
+def test_a_table_through_a_topic_with_schemas(
+    flow: Flow, kafka_broker: str, schema_registry: str, topic: str, format: str, mode: str
 ) -> None:
     """Written and read again: equal, also after a column was added, and with rows that are gone."""
     sqlite_script(flow.folder / "shop.db", "CREATE TABLE o (n bigint, id bigint, price decimal(9,2), gone boolean)")
-    key, read_key = (", key: [id]", ", key: {}") if mode == "merge" else (", dead_letters: {}", "")
+    key, read_key = (", key: [id]", f", key: {{{format}}}") if mode == "merge" else (", dead_letters: {}", "")
     deletes = ", deletes: {detect: flag, column: gone, action: hard}" if mode == "merge" else ""
     own_key = ", key: [id]" if mode == "append" else ""
-    to = f"{{connection: bus, topic: {topic}, create: {{partitions: 2}}, format: {{type: avro}}{own_key}}}"
+    to = f"{{connection: bus, topic: {topic}, create: {{partitions: 2}}, format: {{{format}}}{own_key}}}"
     flow.write(
         f"""version: 1
 flow: bus
@@ -212,7 +214,7 @@ connections:
 tables:
   sent: {{from: "db:o", to: {to}, mode: {mode}{key if mode == "merge" else ""}{deletes}, cursor: {{column: n}},
     columns: {{exclude: [gone]}}}}
-  read: {{from: "bus:{topic}", to: "out:o", mode: {mode}{key}, format: {{type: avro{read_key}}}}}
+  read: {{from: "bus:{topic}", to: "out:o", mode: {mode}{key}, format: {{{format}{read_key}}}}}
 """
     )
 
@@ -223,34 +225,39 @@ tables:
 
     sqlite_script(flow.folder / "shop.db", "INSERT INTO o VALUES (1, 1, 1.25, 0), (2, 2, NULL, 0)")
     must_be_read("id, price", [(1, "1.25"), (2, None)])
+    schemas.require_compatibility(schema_registry, f"{topic}-value", "BACKWARD")
     sqlite_script(flow.folder / "shop.db", "ALTER TABLE o ADD COLUMN name text")
     sqlite_script(flow.folder / "shop.db", "INSERT INTO o VALUES (3, 1, 2.5, 1, 'x'), (4, 3, 9999999.99, 0, 'ü')")
     kept = [(1, None), (2, None), (3, "ü")] if mode == "append" else [(2, None), (3, "ü")]
     must_be_read("id, name", sorted([*kept, *([(1, "x")] if mode == "append" else [])], key=repr))
 
 
+def write_sent(flow: Flow, address: str, url: str, topic: str) -> None:
+    sqlite_script(flow.folder / "shop.db", "CREATE TABLE o (id bigint); INSERT INTO o VALUES (1)")
+    to = f"{{connection: bus, topic: {topic}, create: {{}}, format: {{type: avro}}}}"
+    table = f'  sent: {{from: "db:o", to: {to}, mode: append, cursor: {{column: id}}}}'
+    write_bus(flow, address, "  db: {type: sqlite, path: shop.db}", table, registry=url)
+
+
 def test_a_schema_that_a_subject_does_not_allow(
     flow: Flow, kafka_broker: str, schema_registry: str, topic: str
 ) -> None:
-    """Nothing is sent, and nothing is registered."""
+    """The plan stops the table, and so does a run whose plan was made before: nothing is sent, or registered."""
+    write_sent(flow, kafka_broker, schema_registry, topic)
+    assert f"registers version 1 of {topic}-value" in flow.run("plan", "flow.yaml", "--verbose", expect=0).words
+    flow.run("plan", "flow.yaml", "--out", "plan.json", expect=0)
     schemas.register(
         schema_registry, f"{topic}-value", avro({"name": "id", "type": "string"}, name=topic.replace("-", "_"))
     )
     schemas.require_compatibility(schema_registry, f"{topic}-value", "BACKWARD")
-    sqlite_script(flow.folder / "shop.db", "CREATE TABLE o (id bigint); INSERT INTO o VALUES (1)")
-    flow.write(
-        f"""version: 1
-flow: bus
-state: state
-spark: {{url: sail}}
-connections:
-  db: {{type: sqlite, path: shop.db}}
-  bus: {{type: kafka, brokers: "{kafka_broker}", registry: {{url: "{schema_registry}"}}}}
-tables:
-  sent: {{from: "db:o", to: {{connection: bus, topic: {topic}, create: {{}}, format: {{type: avro}}}}, mode: append,
-    cursor: {{column: id}}}}
-"""
-    )
-    refused = flow.apply(expect=4)
+    refused = flow.apply("--plan", "plan.json", expect=4)
     assert f"subject {topic}-value does not allow the new schema" in refused.words
+    refused = flow.run("plan", "flow.yaml", expect=6)
+    assert f"subject {topic}-value does not allow the schema of these columns as version 2" in refused.words
     assert kafka.received(kafka_broker, topic) == []
+    assert schemas.versions(schema_registry, f"{topic}-value") == [1]
+
+
+def test_a_plan_whose_registry_does_not_answer(flow: Flow, kafka_broker: str, topic: str) -> None:
+    write_sent(flow, kafka_broker, f"http://{HOST}:{free_port()}", topic)
+    assert "does not answer" in flow.run("plan", "flow.yaml", expect=4).words

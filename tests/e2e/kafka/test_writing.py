@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
+from flowctl.connectors.kafka.encodings.avro import AvroSchema
+from flowctl.connectors.kafka.encodings.json_schema import JsonSchema
+from flowctl.connectors.kafka.encodings.protobuf import ProtobufSchema
+from flowctl.connectors.kafka.encodings.schema import WriterSchema
+from flowctl.connectors.kafka.registry import Registry
 from flowctl.crashpoints import POINTS, TOPIC_POINTS, Point, TopicPoint
 from tests.e2e.flows import Flow, end_of_stopped, sqlite_rows, sqlite_script, wait_until_stopped
 from tests.e2e.kafka.test_topics import kill_at_random, write_bus
@@ -21,20 +26,25 @@ Source = Literal["table", "topic"]
 ALL: tuple[Point | TopicPoint, ...] = (*POINTS, *TOPIC_POINTS)
 #: The steps at which a transaction is open, or committed and not recorded.
 SOME: tuple[Point | TopicPoint, ...] = ("in_transaction", "in_commit", "transaction_committed")
+#: What `format` is in `to`, and in `from`.
+FORMATS = ("type: json", "type: json, registry: true", "type: avro", "type: protobuf")
 
 
 @dataclass
 class Orders:
     """What is read: a table of SQLite with a cursor, or a topic. ``sent`` has every row that was added, ``rows`` the
-    last one of each id."""
+    last one of each id. ``format`` is that of the messages written, whose schemas are in the ``registry``."""
 
     folder: Path
     address: str
     source: Source
     topic: str
+    format: str = FORMATS[0]
+    registry: str = ""
     sent: list[dict[str, Any]] = field(default_factory=list)
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     chance: random.Random = field(default_factory=lambda: random.Random("orders"))
+    schemas: dict[int, WriterSchema] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.source == "topic":
@@ -71,19 +81,39 @@ class Orders:
             values = (f"({one['n']}, {one['id']}, '{one['name'] or ''}', {one['name'] is None})" for one in made)
             sqlite_script(self.folder / "shop.db", f"INSERT INTO orders VALUES {', '.join(values)}")
 
+    def fields(self, data: bytes) -> Mapping[str, Any]:
+        """Of a value or a key that was written."""
+        if not self.registry:
+            return json.loads(data)  # type: ignore[no-any-return]
+        id = int.from_bytes(data[1:5], "big")
+        if id not in self.schemas:
+            self.schemas[id] = self._schema(id)
+        return self.schemas[id].parsed(data[5:])
+
+    def _schema(self, id: int) -> WriterSchema:
+        found = Registry({"url": self.registry}, ".").by_id(id)
+        assert found is not None
+        match found.kind:
+            case "AVRO":
+                return AvroSchema(found.text)
+            case "PROTOBUF":
+                return ProtobufSchema(found.text, id=id)
+            case _:
+                return JsonSchema(found.text)
+
 
 def write_flow(flow: Flow, orders: Orders, out: str, mode: str) -> None:
     key = ", key: [id]" if mode == "merge" else ""
     more = ", deletes: {detect: flag, column: gone, action: hard}" if mode == "merge" and key else ""
     more = "" if orders.source == "topic" else more
-    to = f"{{connection: bus, topic: {out}, create: {{partitions: 3}}}}"
+    to = f"{{connection: bus, topic: {out}, create: {{partitions: 3}}, format: {{{orders.format}}}}}"
     table = f"  orders: {{{orders.yaml}, to: {to}, mode: {mode}{key}{more}}}"
-    write_bus(flow, orders.address, "  db: {type: sqlite, path: shop.db}", table)
+    write_bus(flow, orders.address, "  db: {type: sqlite, path: shop.db}", table, registry=orders.registry)
 
 
 def must_be_appended(orders: Orders, out: str) -> None:
     """Every row, once, by value."""
-    found = [json.loads(one.value or b"") for one in kafka.received(orders.address, out)]
+    found = [orders.fields(one.value or b"") for one in kafka.received(orders.address, out)]
     assert sorted(row["n"] for row in found if row["n"] is not None) == sorted(
         row["n"] for row in orders.sent if orders.source == "table" or row["name"]
     )
@@ -95,10 +125,10 @@ def must_be_merged(orders: Orders, out: str) -> None:
     """The last message of each key is the row; a tombstone if it is gone."""
     found: dict[int, Any] = {}
     for one in kafka.received(orders.address, out):
-        id = json.loads(one.key or b"")["id"]
+        id = orders.fields(one.key or b"")["id"]
         found.pop(id, None)
         if one.value is not None:
-            found[id] = json.loads(one.value)
+            found[id] = orders.fields(one.value)
             assert found[id]["id"] == id
     assert found == orders.rows
 
@@ -107,13 +137,19 @@ MUST_BE: dict[str, Callable[[Orders, str], None]] = {"append": must_be_appended,
 
 
 @pytest.mark.parametrize(
-    ("source", "mode", "points"),
+    ("source", "mode", "format", "points"),
     [
-        pytest.param("table", "append", SOME, id="table-append-some"),
-        pytest.param("topic", "merge", ("in_commit",), id="topic-merge-some"),
+        pytest.param("table", "append", FORMATS[0], SOME, id="table-append-some"),
+        pytest.param("topic", "merge", FORMATS[0], ("in_commit",), id="topic-merge-some"),
+        pytest.param("table", "merge", "type: protobuf", ("in_transaction",), id="table-merge-protobuf-some"),
         *(
-            pytest.param(source, mode, ALL, id=f"{source}-{mode}-all", marks=pytest.mark.full)
+            pytest.param(source, mode, FORMATS[0], ALL, id=f"{source}-{mode}-all", marks=pytest.mark.full)
             for source in ("table", "topic")
+            for mode in MUST_BE
+        ),
+        *(
+            pytest.param("table", mode, format, SOME, id=f"table-{mode}-{format[6:]}", marks=pytest.mark.full)
+            for format in FORMATS[1:]
             for mode in MUST_BE
         ),
     ],
@@ -121,13 +157,15 @@ MUST_BE: dict[str, Callable[[Orders, str], None]] = {"append": must_be_appended,
 def test_a_killed_apply_sends_each_row_once(
     source: Source,
     mode: str,
+    format: str,
     points: Sequence[Point | TopicPoint],
     tmp_path: Path,
     kafka_broker: str,
+    schema_registry: str,
     topic: str,
 ) -> None:
     flow, out = Flow(tmp_path), f"{topic}-out"
-    orders = Orders(tmp_path, kafka_broker, source, topic)
+    orders = Orders(tmp_path, kafka_broker, source, topic, format, schema_registry if format != FORMATS[0] else "")
     write_flow(flow, orders, out, mode)
     direct = ("after_stage",) if mode == "append" else ()
     for point in (one for one in points if one not in direct):
@@ -152,7 +190,10 @@ def test_random_kills_while_rows_come(source: Source, mode: str, tmp_path: Path,
     MUST_BE[mode](orders, out)
 
 
-def test_values_come_back_equal(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+@pytest.mark.parametrize("format", FORMATS)
+def test_values_come_back_equal(
+    format: str, tmp_path: Path, kafka_broker: str, schema_registry: str, topic: str
+) -> None:
     """From a table to a topic, and from there to another table, by one flow; beside it, without a topic."""
     columns = "id bigint, amount decimal(20,6), price double, at timestamp, day date, name text, ok boolean"
     values = [
@@ -171,15 +212,19 @@ flow: bus
 state: state
 spark: {{url: sail}}
 connections:
-  bus: {{type: kafka, brokers: "{kafka_broker}"}}
+  bus: {{type: kafka, brokers: "{kafka_broker}", registry: {{url: "{schema_registry}"}}}}
   db: {{type: sqlite, path: shop.db}}
   out: {{type: sqlite, path: out.db}}
 tables:
-  there: {{from: db:t, to: {{connection: bus, topic: {topic}, create: {{}}}}, mode: merge, key: [id]}}
+  there:
+    from: db:t
+    to: {{connection: bus, topic: {topic}, create: {{}}, format: {{{format}}}}}
+    mode: merge
+    key: [id]
   directly: {{from: db:t, to: out, mode: merge, key: [id]}}
   back:
     from: bus:{topic}
-    format: {{type: json, schema: {{{schema}}}}}
+    format: {{{format}, schema: {{{schema}}}}}
     columns: {{include: [id, amount, price, at, day, name, ok]}}
     to: out:t
     mode: append

@@ -34,10 +34,10 @@ class TopicPlace:
         return sorted((tuple(_text(row[name]) for name in columns) for row in found.values()), key=repr)
 
 
-def write(folder: Path, url: str, address: str, topic: str, tables: Sequence[str]) -> Flow:
+def write(folder: Path, url: str, address: str, topic: str, tables: Sequence[str], on_truncate: str = "fail") -> Flow:
     to = {name: f"{{connection: bus, topic: {topic}-{name}, create: {{}}}}" for name in tables}
     entries = "\n".join(f'  {name}: {{from: "cdc:public.{name}", to: {to[name]}, mode: merge}}' for name in tables)
-    flow = write_flow(folder, url, [], entries)
+    flow = write_flow(folder, url, [], entries, f"batch: {{rows: 400}}, on_truncate: {on_truncate}")
     text = flow.spec.read_text()
     flow.write(text.replace("connections:", f'connections:\n  bus: {{type: kafka, brokers: "{address}"}}'))
     return flow
@@ -64,7 +64,7 @@ def test_topics_equal_the_source_after_each_pass(
 def test_what_a_topic_cannot_follow_stops_its_table(
     tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
 ) -> None:
-    """Long values that an update did not send, and TRUNCATE."""
+    """Long values that an update did not send."""
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute("CREATE TABLE documents (id int PRIMARY KEY, title text, body text)")
         connection.execute("ALTER TABLE documents ALTER body SET STORAGE EXTERNAL")
@@ -75,3 +75,26 @@ def test_what_a_topic_cannot_follow_stops_its_table(
         flush(postgres_database)
         words = flow.apply(expect=4).words
         assert "is a topic: its rows cannot be read back" in words and "REPLICA IDENTITY FULL" in words
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("on_truncate", ["fail", "ignore"])
+def test_a_truncated_table(
+    tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str, on_truncate: str
+) -> None:
+    """Its rows stay in the topic. With ``ignore``, what follows is written, too."""
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE tags (id int PRIMARY KEY)")
+        connection.execute("INSERT INTO tags VALUES (1)")
+        flow = write(tmp_path, postgres_database, kafka_broker, topic, ["tags"], on_truncate)
+        flow.apply()
+        connection.execute("TRUNCATE tags")
+        connection.execute("INSERT INTO tags VALUES (2)")
+        flush(postgres_database)
+        words = flow.apply(expect=6 if on_truncate == "fail" else 0).words
+    kept = TopicPlace(kafka_broker, topic).rows("tags", ["id"])
+    if on_truncate == "fail":
+        assert "tags was truncated (on_truncate: fail)" in words and "Set on_truncate: ignore" in words
+        assert kept == [("1",)]
+    else:
+        assert kept == [("1",), ("2",)]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import CALENDAR_DAYS, CALENDAR_MICROSECONDS, arrow_type
 from flowctl.connectors.kafka.encodings.json_values import typed
 from flowctl.connectors.kafka.encodings.schema import Field
 from flowctl.model import types
-from flowctl.model.types import DataType, Decimal, Struct
+from flowctl.model.types import Array, DataType, Decimal, Struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +56,11 @@ def fitted(values: pa.Array, field: Field, kind: DataType, reader: Mapping[str, 
                 else:
                     parts.append(constant(reader.get(name), of, len(values)))
             return pa.StructArray.from_arrays(parts, [name for name, _ in wanted], mask=values.is_null())
+        case Array(one), Array(other):
+            items = fitted(values.values, replace(field, type=one), other, {})
+            return pa.ListArray.from_arrays(values.offsets, items, mask=values.is_null())
+        case types.STRING, Decimal(_, scale):
+            return values.cast(pa.decimal256(76, scale)).cast(arrow_type(kind))
         case (one, Decimal(_, scale)) if one in _INTEGERS or isinstance(one, Decimal):
             exact = values.cast(pa.decimal256(76, max(scale, one.scale if isinstance(one, Decimal) else 0)))
             return exact.cast(arrow_type(kind))

@@ -14,12 +14,14 @@ from flowctl.connectors.kafka.unfit import Refused, Unfit, Unreadable
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
+from flowctl.model.types import DataType, Decimal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _TYPES = {"string": types.STRING, "integer": types.INT64, "number": types.DOUBLE, "boolean": types.BOOL}
-_TEXTS = {"date": types.DATE, "date-time": types.TIMESTAMP}
+#: By `format`, as OpenAPI's registry of formats names them.
+_TEXTS = {"date": types.DATE, "date-time": types.TIMESTAMP, "date-time-local": types.TIMESTAMP_NTZ}
 
 
 class JsonSchema:
@@ -68,7 +70,7 @@ def _field(schema: Any, whole: Any, path: str, outer: tuple[str, ...]) -> Field:
         kind = listed[0] if len(listed) == 1 else None
     match kind:
         case "string":
-            return Field(_TEXTS.get(schema.get("format", ""), types.STRING), "string")
+            return Field(_text_type(schema), "string")
         case "integer" | "number" | "boolean":
             return Field(_TYPES[kind], kind)
         case "array":
@@ -78,6 +80,13 @@ def _field(schema: Any, whole: Any, path: str, outer: tuple[str, ...]) -> Field:
             return record({name: _field(one, whole, f"{path}.{name}", outer) for name, one in properties}, "object")
         case _:
             raise _vague(path)
+
+
+def _text_type(schema: Mapping[str, Any]) -> DataType:
+    format, precision, scale = (schema.get(name) for name in ("format", "precision", "scale"))
+    if format == "decimal" and isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision <= 38:
+        return Decimal(precision, scale) if precision else types.STRING
+    return _TEXTS.get(str(format), types.STRING)
 
 
 def _vague(path: str) -> TableError:

@@ -52,7 +52,7 @@ class ProtobufSchema:
     ) -> None:
         from google.protobuf.message_factory import GetMessageClass
 
-        self._file = _compiled(text, tuple((references or {}).items()), folder)
+        self._file = compiled(text, tuple((references or {}).items()), folder)
         self._id = id
         found = _message(self._file, message, or_first=or_first)
         self.name = str(found.full_name)
@@ -104,8 +104,9 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=100)
-def _compiled(text: str, references: tuple[tuple[str, str], ...], more: str) -> FileDescriptor:
-    """By the compiler itself, apart: it writes its errors to its own standard error, and takes a third of a second."""
+def compiled(text: str, references: tuple[tuple[str, str], ...] = (), more: str = "") -> FileDescriptor:
+    """What ``text`` declares, with the files that it imports: ``references``, and those in the folder ``more``. By the
+    compiler itself, apart: it writes its errors to its own standard error, and takes a third of a second."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
 

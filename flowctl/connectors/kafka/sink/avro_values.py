@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.kafka.sink.schema import RowType, identifier, is_identifier
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -16,7 +16,8 @@ from flowctl.model.types import Array, DataType, Decimal, Struct
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+    from flowctl.connectors.kafka.registry import Schema
+
 _KINDS: dict[DataType, Any] = {
     types.BOOL: "boolean",
     **dict.fromkeys((types.INT8, types.INT16, types.INT32), "int"),
@@ -31,31 +32,27 @@ _KINDS: dict[DataType, Any] = {
 }
 
 
-def schema_text(name: str, columns: Sequence[Column], *, nullable: bool = True) -> str:
-    """A record whose fields may be null if ``nullable``, and are if they are missing. Equal columns have an equal text.
-    Raises ``TableError`` for a name of a column that Avro does not have."""
-    whole = _record(_suggested(name), [(column.name, column.type) for column in columns], nullable)
-    return json.dumps(whole, ensure_ascii=False)
+def schema_text(row: RowType, _versions: Iterable[Schema] = ()) -> str:
+    """A record whose fields are null if they are missing, if ``row`` is nullable. Fields go by their names, so earlier
+    versions do not matter: equal columns have an equal text. Raises ``TableError`` for a name of a column that Avro
+    does not have."""
+    fields = [(column.name, column.type) for column in row.columns]
+    return json.dumps(_record(identifier(row.name), fields, row.nullable), ensure_ascii=False)
 
 
 def _record(name: str, fields: Sequence[tuple[str, DataType]], nullable: bool = True) -> dict[str, Any]:
     """The records within have the names of their fields, each after that of the record that it is in."""
     made: list[dict[str, Any]] = []
     for field, kind in fields:
-        if not _NAME.fullmatch(field):
+        if not is_identifier(field):
             quoted = json.dumps(field, ensure_ascii=False)
             raise TableError(
                 f"column {field} has a name that Avro does not have: letters, digits and _, and no digit first",
-                hint=f"Rename it: columns: {{rename: {{{quoted}: {_suggested(field)}}}}}",
+                hint=f"Rename it: columns: {{rename: {{{quoted}: {identifier(field)}}}}}",
             )
         of = _kind(kind, f"{name}_{field}")
         made.append({"name": field, "type": ["null", of], "default": None} if nullable else {"name": field, "type": of})
     return {"type": "record", "name": name, "fields": made}
-
-
-def _suggested(name: str) -> str:
-    found = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return found if _NAME.fullmatch(found) else f"_{found}"
 
 
 def _kind(kind: DataType, name: str) -> Any:

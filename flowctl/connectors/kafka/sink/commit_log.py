@@ -26,6 +26,7 @@ from flowctl.connectors.kafka.sink.topics import (
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.commit import Commit, commit_from_record
+from flowctl.model.position import OffsetsPosition
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import TopicCreation
 
@@ -48,7 +49,8 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 @dataclass(frozen=True)
 class Record:
     """``columns`` are those that the messages have had so far, ``key`` those that identify a row. ``first`` is where
-    the first message of the same transaction is: partition and offset (None: it has none)."""
+    the first message of the same transaction is: partition and offset (None: it has none). ``since``, of dead letters:
+    where their topic ended before them."""
 
     commit: Commit
     topic: str
@@ -56,6 +58,7 @@ class Record:
     key: tuple[str, ...]
     at: str
     first: tuple[int, int] | None = None
+    since: OffsetsPosition = OffsetsPosition(())
 
     def to_key(self) -> bytes:
         return key_of(self.commit.lineage, self.commit.table)
@@ -63,7 +66,8 @@ class Record:
     def to_value(self) -> bytes:
         columns = [{"name": column.name, "type": str(column.type)} for column in self.columns]
         more = {"topic": self.topic, "columns": columns, "key": list(self.key), "at": self.at, "first": self.first}
-        return json.dumps({**self.commit.record(), **more}, ensure_ascii=False).encode()
+        since = {"since": self.since.offsets} if self.since.offsets else {}
+        return json.dumps({**self.commit.record(), **more, **since}, ensure_ascii=False).encode()
 
 
 def key_of(lineage: str, table: str) -> bytes:
@@ -80,6 +84,7 @@ def record_from(value: bytes) -> Record:
             tuple(document["key"]),
             document["at"],
             tuple(document["first"]) if document["first"] is not None else None,
+            OffsetsPosition(tuple((partition, offset) for partition, offset in document.get("since", ()))),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise TableError(

@@ -97,16 +97,17 @@ def _plain(values: pa.Array, kind: DataType, name: str) -> pa.StringArray:
         case types.BINARY:
             return _mapped(values, values.is_valid(), _base64).cast(pa.string())
         case types.DATE:
-            _require_range(values.cast(pa.int32()), CALENDAR_DAYS, name)
+            require_calendar(values.cast(pa.int32()), CALENDAR_DAYS, name)
             return values.cast(pa.string())
         case types.TIMESTAMP | types.TIMESTAMP_NTZ:
-            _require_range(values.cast(pa.int64()), CALENDAR_MICROSECONDS, name)
+            require_calendar(values.cast(pa.int64()), CALENDAR_MICROSECONDS, name)
             return pc.replace_substring(values.cast(pa.string()), " ", "T", max_replacements=1)
         case _:
             return values.cast(pa.string())
 
 
-def _require_range(values: pa.Array, bounds: tuple[int, int], name: str) -> None:
+def require_calendar(values: pa.Array, bounds: tuple[int, int], name: str) -> None:
+    """Raises ``TableError`` for a number of days or microseconds that is not within ``bounds``."""
     import pyarrow.compute as pc
 
     found = pc.min_max(values).as_py()

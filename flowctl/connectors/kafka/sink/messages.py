@@ -19,7 +19,7 @@ _ROWS, _BYTES = 20_000, 16 << 20
 #: Rows of these columns as text or bytes, one for each row.
 Serializer = Callable[["pa.RecordBatch", Sequence[Column]], "pa.Array"]
 
-Headers = Sequence[tuple[str, bytes | str]]
+Headers = Sequence[tuple[str, bytes | str | None]]
 
 
 @dataclass(frozen=True)
