@@ -136,7 +136,7 @@ def test_a_message_that_does_not_fit_stops_only_what_follows(tmp_path: Path, kaf
     kafka.send(kafka_broker, topic, [f'{{"id": {at}}}'.encode() for at in range(40, 65)])
     flow.run("dlq", "replay", "flow.yaml", "clicks", "--yes", expect=0)
     step = planned(flow)
-    assert step["reason"] == "at most 25 messages, and dead letters again, in 3 commits of at most 10 messages"
+    assert "in 3 commits of at most 10 messages" in step["reason"]
     flow.apply()
     (run,) = last_run(flow)["tables"]
     assert (run["rows"]["inserted"], run["rows"]["quarantined"]) == (25, 1)
