@@ -88,7 +88,6 @@ def replay(spec: Spec, table_id: str, cancel: bool, yes: bool) -> int:
     from flowctl.cli.state import write_change
     from flowctl.cli.state_places import known_table, place_of_table
     from flowctl.run.letter_box import open_boxes
-    from flowctl.spec.source_order import reads_letters_again
     from flowctl.state import document as documents
     from flowctl.state.letters import Replay
 
@@ -101,7 +100,7 @@ def replay(spec: Spec, table_id: str, cancel: bool, yes: bool) -> int:
         return write_change(spec, "replay", change, yes=yes, place=place_of_table(spec, table_id))
     with open_boxes(spec, (table_id,), output.settings().verbose, output.write_line) as [box]:
         _require_table(box)
-        if not reads_letters_again(box.table):
+        if not box.table.reads_letters_again:
             raise UsageError(
                 f"{table_id} replaces rows by key: an old message would overwrite what came after it",
                 hint=f"Read the topic again: `flowctl apply {spec.argument} --full-refresh {table_id}`",

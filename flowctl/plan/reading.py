@@ -25,7 +25,6 @@ from flowctl.plan.projection import read_columns
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.shape import known_columns, shape
 from flowctl.plan.ties import with_columns
-from flowctl.spec.source_order import reads_letters_again
 from flowctl.text import counted
 
 
@@ -159,7 +158,7 @@ def find(case: Case) -> Finding:
     recorded = with_columns(recorded, case.state.schema, case.table, source)
     log = None if case.full_refresh else case.observed.file_log
     found = intervals.find(case.table, source, watermark, recorded, case.observed.positions, case.spec_path, log)
-    is_asked = case.state.replay is not None and reads_letters_again(case.table)
+    is_asked = case.state.replay is not None and case.table.reads_letters_again
     return _with_letters(case, found) if is_asked and not case.full_refresh else found
 
 

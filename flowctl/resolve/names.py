@@ -9,7 +9,6 @@ from flowctl.diagnostics import Diagnostic
 from flowctl.model import reserved, types
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.resolve.places import QUARANTINE, SIDECARS, sidecars_of
-from flowctl.spec.source_order import has_source_order
 from flowctl.spec.spec import Spec, TableSpec
 
 #: Columns that scd2 adds to the source's, in this order. Event times of other types are cast to TIMESTAMP.
@@ -32,7 +31,7 @@ def own_columns(table: TableSpec) -> Mapping[str, Column]:
         own = _VERSION_COLUMNS
     elif table.mode == "merge" and table.deletes is not None and table.deletes.action == "soft":
         own = (_DELETED_AT,)
-    return {column.name: column for column in (*own, *((_SOURCE_ORDER,) if has_source_order(table) else ()))}
+    return {column.name: column for column in (*own, *((_SOURCE_ORDER,) if table.has_source_order else ()))}
 
 
 def reserved_names(table: TableSpec) -> frozenset[str]:

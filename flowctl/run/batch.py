@@ -21,7 +21,6 @@ from flowctl.model.table_info import Column
 from flowctl.plan.projection import is_mask
 from flowctl.run.conversion import converted, is_plain
 from flowctl.run.masking import PREFIX
-from flowctl.spec.source_order import has_source_order
 from flowctl.spec.spec import DetectFlag, TableSpec
 from flowctl.sql.dialects import quoted
 from flowctl.sql.difference import SOURCE_ORDER
@@ -130,7 +129,7 @@ def keyed(
 
     extra = [_operation(rows, columns.source, table).alias(OP_COLUMN), _order(table, snapshot).alias(_ORDER)]
     own = [TIME_COLUMN] if TIME_COLUMN in rows.columns and table.mode == "scd2" else []
-    if has_source_order(table):
+    if table.has_source_order:
         extra.append(named(SOURCE_ORDER_COLUMN).alias(SOURCE_ORDER))
     extra += [named(name) for name in (*own, *carried)]
     frame = projected(rows, columns.projection, columns.source, extra)
@@ -161,7 +160,7 @@ def one_per_key(frame: DataFrame, table: TableSpec) -> DataFrame:
     identity = [*table.key, *(["valid_from"] if table.mode == "scd2" else [])]
     is_rejected = named(REASON_COLUMN).isNotNull()
     order = [f.col(_ORDER).desc_nulls_last(), f.col(_TIE).desc()]
-    if has_source_order(table):
+    if table.has_source_order:
         order = [named(SOURCE_ORDER).desc(), *order]
         frame = _in_source_order(frame, table, is_rejected) if table.mode == "scd2" else frame
     window = Window.partitionBy(*[named(name) for name in identity], is_rejected).orderBy(*order)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.engine.spark_types import named
-from flowctl.spec.source_order import has_source_order
 from flowctl.spec.spec import DetectFlag, TableSpec
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ SOFT_DELETED = "_deleted_at"
 
 def may_repeat(table: TableSpec) -> bool:
     """Whether a batch may delete rows that are deleted already: flags stay set, and messages are sent again."""
-    return isinstance(table.deletes, DetectFlag) or has_source_order(table)
+    return isinstance(table.deletes, DetectFlag) or table.has_source_order
 
 
 def live(target: DataFrame, mode: str) -> DataFrame:

@@ -37,7 +37,6 @@ from flowctl.run.opening import open_rows, open_target, take_table_lease
 from flowctl.run.quarantine import begins_anew, quarantine, remove_rejected
 from flowctl.run.reading import LandedSnapshot, SqlSnapshot
 from flowctl.run.stage import Staging, stage
-from flowctl.spec.source_order import has_source_order
 from flowctl.spec.spec import TableSpec
 
 if TYPE_CHECKING:
@@ -232,7 +231,7 @@ def prepare(work: TableWork) -> PreparedBatch:
 def _letters_again(work: TableWork) -> Iterator[pa.RecordBatch]:
     through, run, table = work.attempt.intent.interval.letters, work.run, work.table
     if through is not None:
-        if table.mode != "append" and not has_source_order(table):
+        if table.mode != "append" and not table.has_source_order:
             raise StoppedByPolicy(
                 f"a run that did not finish has begun to read dead letters of {table.id} again, by their order",
                 hint="Set `format.source_order` again until it is finished",
@@ -379,7 +378,7 @@ def _job(
         alter=tuple(change for change in columns.changes if change.alters) if columns.statements else (),
         replace=step.write_full,
         soft_deletes=deletes is not None and deletes.action == "soft" and table.mode == "merge",
-        is_ordered=has_source_order(table),
+        is_ordered=table.has_source_order,
         layout=table.layout,
         run_id=run.run_id,
         fence=run.fence,

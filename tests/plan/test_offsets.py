@@ -165,13 +165,6 @@ def test_dead_letters_are_read_again_when_a_user_wants_it(end, reason, rows):
     assert made.rows.value == rows
 
 
-@pytest.mark.parametrize("ordered", [True, False])
-def test_an_old_letter_is_read_again_only_where_its_order_is_known(ordered):
-    keyed = {"mode": "merge", "key": ("id",), "format": {"source_order": ordered}, "dead_letters": DeadLetters()}
-    made = planned(at(100), at(100), replay=REPLAY, spec=replace(SPEC, **keyed))
-    assert made.reason == ("replays 2 dead letters" if ordered else "no new messages")
-
-
 def test_letters_in_a_place_that_the_spec_has_no_longer_are_not_passed_over():
     elsewhere = replace(SPEC, dead_letters=DeadLetters(to=TargetRef("lake", ("_dead", "clicks"))))
     asked = planned(at(100), at(120), replay=REPLAY, spec=elsewhere)
@@ -183,6 +176,13 @@ def test_letters_in_a_place_that_the_spec_has_no_longer_are_not_passed_over():
             f"dead letters of {REPLAY.place} are to be read again, and `dead_letters` says lake:_dead.clicks",
         )
         assert "flowctl dlq replay spec.yaml orders --cancel" in made.hint
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_old_letter_is_read_again_only_where_its_order_is_known(ordered):
+    keyed = {"mode": "merge", "key": ("id",), "format": {"source_order": ordered}, "dead_letters": DeadLetters()}
+    made = planned(at(100), at(100), replay=REPLAY, spec=replace(SPEC, **keyed))
+    assert made.reason == ("replays 2 dead letters" if ordered else "no new messages")
 
 
 def test_no_letter_is_read_again_without_a_place_for_those_that_stay():

@@ -49,9 +49,9 @@ class Payload:
     """What messages are, beside the message itself. ``declared`` are the columns of values that have fields, or of the
     rows in their ``envelope``; empty for other messages. ``of_key`` are those of keys that have fields. ``values`` and
     ``keys`` decode the two. ``key``: what is read are changes of rows with this key; the names of its columns.
-    ``is_ordered``: the topic has one partition, so all messages are in order. ``has_source_order``: each must tell
-    its order in the source, whatever its partition. ``registered`` are those whose schemas are in a registry: a header
-    may tell which one."""
+    ``is_ordered``: the topic has one partition, so all messages are in order. ``registered`` are those whose schemas
+    are in a registry: a header may tell which one. ``has_source_order``: each must tell its order
+    in the source, whatever its partition."""
 
     declared: Sequence[Column] = ()
     of_key: Sequence[Column] = ()

@@ -212,10 +212,9 @@ def _fields(rows: pa.Array, columns: Sequence[Column]) -> list[pa.Array]:
 
 
 def _required(orders: pa.Array, numbers: pa.Array, envelope: str) -> pa.Array:
-    """Raises :class:`~.unfit.Refused` for the messages without an order."""
+    """Raises :class:`~.unfit.Refused` for messages without an order."""
     if orders.null_count:
-        lacking = numbers.filter(orders.is_null()).to_pylist()
-        raise Refused(dict.fromkeys(lacking, NO_ORDER[envelope]))
+        raise Refused(dict.fromkeys(numbers.filter(orders.is_null()).to_pylist(), NO_ORDER[envelope]))
     return orders
 
 
