@@ -136,9 +136,7 @@ def versions(first: dict[Change, int]) -> list[tuple[int, int, int | None, str]]
     return found
 
 
-def apply_versions(
-    database: sqlite3.Connection, rows: Sequence[tuple[object, ...]], number: int, *, is_first: bool
-) -> None:
+def apply_versions(database: sqlite3.Connection, rows: list[tuple[object, ...]], number: int, is_first: bool) -> None:
     run = database.execute
     run("DELETE FROM s")
     database.executemany("INSERT INTO s VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
