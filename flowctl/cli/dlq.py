@@ -100,7 +100,7 @@ def replay(spec: Spec, table_id: str, cancel: bool, yes: bool) -> int:
         return write_change(spec, "replay", change, yes=yes, place=place_of_table(spec, table_id))
     with open_boxes(spec, (table_id,), output.settings().verbose, output.write_line) as [box]:
         _require_table(box)
-        if box.table.mode != "append":
+        if not box.table.reads_letters_again:
             raise UsageError(
                 f"{table_id} replaces rows by key: an old message would overwrite what came after it",
                 hint=f"Read the topic again: `flowctl apply {spec.argument} --full-refresh {table_id}`",

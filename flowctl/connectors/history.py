@@ -11,6 +11,7 @@ from flowctl.errors import TableError
 from flowctl.model.table_info import Column
 from flowctl.sql import dialects, scd2
 from flowctl.sql.dialects import Dialect
+from flowctl.sql.difference import SOURCE_ORDER
 from flowctl.sql.versioning import OBSERVED_SUFFIX, KeptColumn, Versioning, kept_columns, observed_columns
 
 
@@ -34,7 +35,7 @@ def versioning(
 ) -> Versioning:
     """The batch for statements in ``dialect``. ``present`` are its columns; those that the source lacks are not part of
     its observations."""
-    read = _read(job, present)
+    read, kept = _read(job, present), _kept(job, present)
     return Versioning(
         target=tables.target,
         batch=tables.batch,
@@ -47,7 +48,8 @@ def versioning(
         detected=DETECTED_COLUMN,
         now=dialects.translatable_moment(job.at, "postgres", dialect) if job.at and not job.is_dated else None,
         first=first,
-        kept=_kept(job, present),
+        kept=kept,
+        order=next((one for one in kept if job.is_ordered and one.name == SOURCE_ORDER), None),
         compared=tuple(name for name in job.compared if name in read),
         new=tuple(name for name in job.new_columns if name in job.compared and name in read),
     )

@@ -36,6 +36,8 @@ PLACE_COLUMN = "_flowctl_place"
 DELETED_COLUMN = "_flowctl_deleted"
 #: An additional column of frames of changes: when the change took place.
 TIME_COLUMN = "_flowctl_time"
+#: An additional column of frames of changes: text that is greater in changes of a row that the source has made later.
+SOURCE_ORDER_COLUMN = "_flowctl_source_order"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from flowctl.errors import FlowctlError, StoppedByPolicy
 from flowctl.model import reserved
 from flowctl.observe.asking import Connections
 from flowctl.observe.world import Observed
-from flowctl.spec.spec import DeadLetters, Layout, TableSpec, TargetRef, TopicLayout
+from flowctl.spec.spec import DeadLetters, Layout, TableSpec, TargetRef
+from flowctl.spec.topic_layout import TopicLayout
 
 
 def with_letters(

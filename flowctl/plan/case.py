@@ -16,7 +16,6 @@ from flowctl.plan.commands import state_command
 from flowctl.plan.definition import definition
 from flowctl.plan.projection import read_columns
 from flowctl.plan.upstream import has_changed
-from flowctl.resolve.names import own_columns
 from flowctl.spec.spec import ObjectSource, ReportedDeletes, SqlSource, TableSpec
 from flowctl.state.document import TableState
 
@@ -136,7 +135,7 @@ class Case:
         sidecar = self.observed.sidecars.get("__observed")
         if sidecar is not None and _has_another_key(sidecar, target, self.table.key):
             return True  # also if state has no definition: it was reset, or the target was adopted
-        return not {*own_columns(self.table)} <= {column.name for column in target.columns}
+        return not {column.name for column in target.columns} >= reserved.HISTORY
 
     def state_command(self, verb: str, *options: str) -> str:
         """``flowctl state <verb>`` for this spec and table, for use in a hint."""

@@ -158,7 +158,7 @@ def find(case: Case) -> Finding:
     recorded = with_columns(recorded, case.state.schema, case.table, source)
     log = None if case.full_refresh else case.observed.file_log
     found = intervals.find(case.table, source, watermark, recorded, case.observed.positions, case.spec_path, log)
-    is_asked = case.state.replay is not None and case.table.dead_letters is not None and case.table.mode == "append"
+    is_asked = case.state.replay is not None and case.table.reads_letters_again
     return _with_letters(case, found) if is_asked and not case.full_refresh else found
 
 

@@ -20,6 +20,7 @@ from flowctl.plan.drift import drift, left_alone, of_others, without_ignored
 from flowctl.plan.projection import TEXT_SUFFIX
 from flowctl.resolve.names import OWN_NAMES, own_columns
 from flowctl.spec.spec import TableSpec
+from flowctl.sql.difference import SOURCE_ORDER
 
 
 def for_new_table(table: TableSpec, wanted: Sequence[ProjectedColumn], can: TargetCapabilities) -> Columns:
@@ -253,6 +254,8 @@ def _own_changes(compared: Comparison, lost: set[str]) -> Iterator[SchemaChange]
     for column in compared.own.values():
         if column.name not in compared.there and column.name not in lost:
             policy = "mode: scd2" if compared.table.mode == "scd2" else "deletes.action: soft"
+            if column.name == SOURCE_ORDER:
+                policy = "format.source_order"
             yield SchemaChange(column.name, "new_column", None, column.type, "add", policy)
 
 

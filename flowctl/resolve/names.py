@@ -19,17 +19,19 @@ _VERSION_COLUMNS = (
     Column("row_hash", types.STRING),
 )
 _DELETED_AT = Column("_deleted_at", types.TIMESTAMP)
+_SOURCE_ORDER = Column("_source_order", types.STRING)
 #: Names of flowctl's own columns, in any mode.
-OWN_NAMES = frozenset({column.name for column in (*_VERSION_COLUMNS, _DELETED_AT)})
+OWN_NAMES = frozenset({column.name for column in (*_VERSION_COLUMNS, _DELETED_AT, _SOURCE_ORDER)})
 
 
 def own_columns(table: TableSpec) -> Mapping[str, Column]:
     """flowctl's own columns in this table's target, by name, in order."""
+    own: tuple[Column, ...] = ()
     if table.mode == "scd2":
-        return {column.name: column for column in _VERSION_COLUMNS}
-    if table.mode == "merge" and table.deletes is not None and table.deletes.action == "soft":
-        return {_DELETED_AT.name: _DELETED_AT}
-    return {}
+        own = _VERSION_COLUMNS
+    elif table.mode == "merge" and table.deletes is not None and table.deletes.action == "soft":
+        own = (_DELETED_AT,)
+    return {column.name: column for column in (*own, *((_SOURCE_ORDER,) if table.has_source_order else ()))}
 
 
 def reserved_names(table: TableSpec) -> frozenset[str]:

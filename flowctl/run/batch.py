@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.letters import REASON_COLUMN
-from flowctl.connectors.source import DELETED_COLUMN, PLACE_COLUMN, TIME_COLUMN, Snapshot
+from flowctl.connectors.source import DELETED_COLUMN, PLACE_COLUMN, SOURCE_ORDER_COLUMN, TIME_COLUMN, Snapshot
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.engine.spark_types import from_spark, named
 from flowctl.model import types
@@ -23,6 +23,7 @@ from flowctl.run.conversion import converted, is_plain
 from flowctl.run.masking import PREFIX
 from flowctl.spec.spec import DetectFlag, TableSpec
 from flowctl.sql.dialects import quoted
+from flowctl.sql.difference import SOURCE_ORDER
 from flowctl.sql.row_hash import row_hash_sql
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ _ORDER = "_flowctl_order"
 _OWN = "_flowctl_own_"
 _TIE = "_flowctl_tie"
 _RANK = "_flowctl_rank"
+#: The greatest order in the source of a key's rows before this one.
+_NEWEST = "_flowctl_newest"
 
 
 def projected(
@@ -126,6 +129,8 @@ def keyed(
 
     extra = [_operation(rows, columns.source, table).alias(OP_COLUMN), _order(table, snapshot).alias(_ORDER)]
     own = [TIME_COLUMN] if TIME_COLUMN in rows.columns and table.mode == "scd2" else []
+    if table.has_source_order:
+        extra.append(named(SOURCE_ORDER_COLUMN).alias(SOURCE_ORDER))
     extra += [named(name) for name in (*own, *carried)]
     frame = projected(rows, columns.projection, columns.source, extra)
     frame = frame.withColumn(_TIE, f.xxhash64(*[named(part.column.name) for part in columns.projection]))
@@ -146,18 +151,33 @@ def keyed(
 
 def one_per_key(frame: DataFrame, table: TableSpec) -> DataFrame:
     """The latest row of each key (for scd2: of each key and event time): the one with the highest cursor, or the last
-    place in files; ties are broken by the row's hash, so that a rerun gives the same result. Quarantined rows are not
-    compared and are all kept."""
+    place in files; ties are broken by the row's hash, so that a rerun gives the same result. If changes have an order
+    in their source, the last one by it, and a history has only those that are newer than all before them. Quarantined
+    rows are not compared and are all kept."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     identity = [*table.key, *(["valid_from"] if table.mode == "scd2" else [])]
     is_rejected = named(REASON_COLUMN).isNotNull()
-    window = Window.partitionBy(*[named(name) for name in identity], is_rejected).orderBy(
-        f.col(_ORDER).desc_nulls_last(), f.col(_TIE).desc()
-    )
+    order = [f.col(_ORDER).desc_nulls_last(), f.col(_TIE).desc()]
+    if table.has_source_order:
+        order = [named(SOURCE_ORDER).desc(), *order]
+        frame = _in_source_order(frame, table, is_rejected) if table.mode == "scd2" else frame
+    window = Window.partitionBy(*[named(name) for name in identity], is_rejected).orderBy(*order)
     ranked = frame.withColumn(_RANK, f.row_number().over(window))
     return ranked.where((f.col(_RANK) == 1) | is_rejected).drop(_RANK)
+
+
+def _in_source_order(frame: DataFrame, table: TableSpec, is_rejected: SparkColumn) -> DataFrame:
+    """Without the rows that are not newer than all of the same key before them: they are sent again."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    window = Window.partitionBy(*[named(name) for name in table.key], is_rejected)
+    before = window.orderBy(f.col(_ORDER), named(SOURCE_ORDER)).rowsBetween(Window.unboundedPreceding, -1)
+    newest = f.max(named(SOURCE_ORDER)).over(before)
+    is_newer = f.col(_NEWEST).isNull() | (named(SOURCE_ORDER) > f.col(_NEWEST))
+    return frame.withColumn(_NEWEST, newest).where(is_rejected | is_newer).drop(_NEWEST)
 
 
 def without_order(frame: DataFrame) -> DataFrame:

@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.engine.spark_types import named
+from flowctl.spec.spec import DetectFlag, TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 SOFT_DELETED = "_deleted_at"
+
+
+def may_repeat(table: TableSpec) -> bool:
+    """Whether a batch may delete rows that are deleted already: flags stay set, and messages are sent again."""
+    return isinstance(table.deletes, DetectFlag) or table.has_source_order
 
 
 def live(target: DataFrame, mode: str) -> DataFrame:

@@ -137,6 +137,7 @@ class _Comparison:
             compared=tuple(name for name in job.compared if name in rows.names),
             operation=OP_COLUMN,
             deleted_at=job.at if job.soft_deletes else None,
+            is_ordered=job.is_ordered,
             carried=tuple(carried.values()),
         )
         found = self.work.spark.sql(difference(change, "spark"))

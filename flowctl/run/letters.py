@@ -33,7 +33,8 @@ from flowctl.run.attempt import COMMIT_MARGIN, Attempt, RunContext
 from flowctl.run.opening import open_connector, open_target, take_lease, take_table_lease
 from flowctl.run.quarantine import LINEAGE, NUMBER, ORIGIN, QUARANTINE, TABLE, Place, Sidecar, origin, remove_rejected
 from flowctl.run.reading import Landed
-from flowctl.spec.spec import Layout, TableSpec, TopicLayout
+from flowctl.spec.spec import Layout, TableSpec
+from flowctl.spec.topic_layout import TopicLayout
 from flowctl.state import document as documents
 from flowctl.state.letters import PassedLetters, passed_at
 from flowctl.storage.buffer import BufferFolder

@@ -31,7 +31,7 @@ from flowctl.run import batch, checks, counting, deletes, letters, masking
 from flowctl.run.checks import BatchCounts
 from flowctl.run.reading import Landed
 from flowctl.run.streaming.shaping import is_changes, shaped_changes
-from flowctl.spec.spec import DetectFlag, DetectMissingKeys, ReportedDeletes, TableSpec
+from flowctl.spec.spec import DetectMissingKeys, ReportedDeletes, TableSpec
 from flowctl.storage.buffer import Buffer, BufferFolder
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def stage(work: Staging) -> StagedBatch:
     if counts is None or counts.null_keys:  # the error about null keys shows samples
         return _checked_on_engine(work, staged)
     counts = replace(counts, target_rows=_target_rows(work, bool(counts.deletes)))
-    if isinstance(work.table.deletes, DetectFlag) and checks.deletes_too_many(work.table, counts):
+    if deletes.may_repeat(work.table) and checks.deletes_too_many(work.table, counts):
         return _checked_on_engine(work, staged)
     return _decided(work, _without_reason(work, staged), None, counts)
 
@@ -114,7 +114,7 @@ def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
         _refuse_duplicates(work, rows.where(named(REASON_COLUMN).isNull() & ~_null_key(work)))
     counts = _count(work, rows)
     _refuse_null_keys(work, rows, counts.null_keys)
-    if isinstance(work.table.deletes, DetectFlag) and checks.deletes_too_many(work.table, counts):
+    if deletes.may_repeat(work.table) and checks.deletes_too_many(work.table, counts):
         counts = replace(counts, deleted=_live_deletes(work, rows, counts))
     rejected = rows.where(named(REASON_COLUMN).isNotNull()) if counts.quarantined else None
     if rows is staged_rows and rejected is None:
@@ -306,15 +306,15 @@ def _scanned(work: Staging) -> list[Column]:
 
 
 def _live_deletes(work: Staging, rows: DataFrame, counts: BatchCounts) -> int:
-    """How many of the target's live rows the flagged rows delete; fewer than those flagged, because flags stay set and
-    such rows are read again. Called only if deleting all flagged rows would be too many."""
+    """How many of the target's live rows the deletions of the batch concern (:func:`.deletes.may_repeat`). Called only
+    if they are too many."""
     key, scanned = work.table.key, _scanned(work)
     retyped = {change.column for change in work.columns.changes if change.action == "retype"}
     if not {*key} <= {column.name for column in scanned} - retyped:  # a full refresh with another key replaces them all
         return min(counts.deletes, counts.target_rows or 0)
     live = deletes.live(work.target.scan(work.spark, work.table.target.object, scanned), work.table.mode)
-    flagged = rows.where(named(REASON_COLUMN).isNull() & (named(OP_COLUMN) == "D"))
-    return int(deletes.only_keys(live, flagged, key).count())
+    deleted = rows.where(named(REASON_COLUMN).isNull() & (named(OP_COLUMN) == "D"))
+    return int(deletes.only_keys(live, deleted, key).count())
 
 
 def _count(work: Staging, rows: DataFrame) -> BatchCounts:

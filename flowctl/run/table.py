@@ -21,7 +21,7 @@ from flowctl.connectors.target import CommitLookup, Target, WriteJob
 from flowctl.engine import cost
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import columns_of, require_types
-from flowctl.errors import Interrupted, StateConflict
+from flowctl.errors import Interrupted, StateConflict, StoppedByPolicy
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition, OffsetsPosition, Position
@@ -229,13 +229,19 @@ def prepare(work: TableWork) -> PreparedBatch:
 
 
 def _letters_again(work: TableWork) -> Iterator[pa.RecordBatch]:
-    through, run = work.attempt.intent.interval.letters, work.run
+    through, run, table = work.attempt.intent.interval.letters, work.run, work.table
     if through is not None:
+        if table.mode != "append" and not table.has_source_order:
+            raise StoppedByPolicy(
+                f"a run that did not finish has begun to read dead letters of {table.id} again, by their order",
+                hint="Set `format.source_order` again until it is finished",
+                mark=table.mark_of("format"),
+            )
         with ExitStack() as stack:
-            place, passed = letters.place_of(stack, run, work.table, work.target), run.states(work.table.id).passed
+            place, passed = letters.place_of(stack, run, table, work.target), run.states(table.id).passed
             assert place is not None, "the plan reads letters again only where some are kept"
-            found = letters.stored_letters(lambda: work.spark, place, work.table, run.lineage, passed, through)
-            yield from letters.to_read_again(found, lambda: run.buffer.folder(f"{work.table.id}-again"))
+            found = letters.stored_letters(lambda: work.spark, place, table, run.lineage, passed, through)
+            yield from letters.to_read_again(found, lambda: run.buffer.folder(f"{table.id}-again"))
 
 
 def _with_columns(
@@ -374,6 +380,7 @@ def _job(
         alter=tuple(change for change in columns.changes if change.alters) if columns.statements else (),
         replace=step.write_full,
         soft_deletes=deletes is not None and deletes.action == "soft" and table.mode == "merge",
+        is_ordered=table.has_source_order,
         layout=table.layout,
         run_id=run.run_id,
         fence=run.fence,

@@ -33,10 +33,9 @@ from flowctl.spec.spec import (
     StreamTable,
     TableSpec,
     TargetRef,
-    TopicCreation,
-    TopicLayout,
     TopicSource,
 )
+from flowctl.spec.topic_layout import TopicCreation, TopicLayout
 
 
 def table(id: str, node: Node, source: Source, target: TargetRef, letters: TargetRef | None) -> TableSpec:

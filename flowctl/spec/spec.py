@@ -14,6 +14,7 @@ from flowctl.expect.expectation import Expectation
 from flowctl.model.mode import Mode
 from flowctl.model.position import OffsetsPosition
 from flowctl.model.table_info import ObjectName
+from flowctl.spec.topic_layout import TopicCreation, TopicLayout
 
 
 @dataclass(frozen=True)
@@ -177,33 +178,6 @@ class ReadHints:
     fetch_size: int = 20000
 
 
-#: How messages that flowctl writes are encoded.
-MessageFormat = Literal["json", "avro", "protobuf"]
-
-
-@dataclass(frozen=True)
-class TopicCreation:
-    """How a missing topic is created; what is None or not in ``config`` is left to the brokers."""
-
-    partitions: int | None = None
-    replication: int | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class TopicLayout:
-    """How rows become messages of a topic. ``key`` are the columns of a message's key where the mode has no key of its
-    own; ``headers`` are columns that are sent as headers too. ``create`` None: the topic must exist. ``registry``:
-    messages have registered schemas. ``subject``: of the schema of values; empty: by the topic's name."""
-
-    format: MessageFormat = "json"
-    registry: bool = False
-    subject: str = ""
-    key: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ()
-    create: TopicCreation | None = None
-
-
 @dataclass(frozen=True)
 class Layout:
     """``statistics`` are the target columns whose minimum and maximum each file of a new table stores; None leaves that
@@ -304,6 +278,16 @@ class TableSpec:
         """The target, and the place that is named for dead letters, by the path in the spec."""
         letters = self.dead_letters.to if self.dead_letters is not None else None
         return {"to": self.target, **({"dead_letters.to": letters} if letters is not None else {})}
+
+    @property
+    def has_source_order(self) -> bool:
+        """Whether changes are applied by their order in the source, and older ones ignored."""
+        return self.format.get("source_order") is True
+
+    @property
+    def reads_letters_again(self) -> bool:
+        """Whether its dead letters can be read again: none overwrites what came after it."""
+        return self.dead_letters is not None and (self.mode == "append" or self.has_source_order)
 
     @property
     def quarantines(self) -> bool:

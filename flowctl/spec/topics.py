@@ -157,6 +157,7 @@ def _check_rows(table: Node, kind: str, findings: Findings) -> None:
         findings.error(parts[1].place, what, "Keep one of the two", "not-together")
     if parts and parts[0].text == "maxwell" and kind in ("avro", "protobuf"):
         findings.error(parts[0], "Maxwell writes JSON", "Use `type: json`", "unusable-key")
+    _check_order(table, findings)
     if not mode or mode.text not in ("merge", "scd2"):
         return
     if format and (headers := format.entries.get("headers")):
@@ -167,6 +168,26 @@ def _check_rows(table: Node, kind: str, findings: Findings) -> None:
         what = f"mode {mode.text} needs to know which row a message is about, and which was deleted"
         hint = "Use `type: json` with `envelope: debezium` or `maxwell`, or with `key: {schema: {id: bigint}}`"
         findings.error(format.place if format else table.entries["from"].place, what, hint, "missing-key")
+
+
+def _check_order(table: Node, findings: Findings) -> None:
+    order, mode, deletes = table.get("format.source_order"), table.entries.get("mode"), table.entries.get("deletes")
+    if order is None or order.value is not True:
+        return
+    action = deletes.entries.get("action") if deletes else None
+    if table.get("format.envelope") is None:
+        what, hint = (
+            "only an envelope tells the order of changes in their source",
+            "Add `envelope: debezium`, or maxwell",
+        )
+    elif mode and mode.text == "append":
+        what, hint = "mode append keeps every change, whatever its order", "Set `mode: merge` or scd2, or remove it"
+    elif mode and mode.text == "merge" and (deletes is None or (action and action.text == "hard")):
+        what = "`source_order` needs soft deletes: an old change would bring back a row that is gone"
+        hint = "Add `deletes: {action: soft}`, or remove it"
+    else:
+        return
+    findings.error(order.place, what, hint, "unusable-key")
 
 
 def _check_key(table: Node, findings: Findings) -> None:

@@ -9,6 +9,13 @@ key is deleted). Against the target ``t`` every row of the batch is one of
     D, key present and not soft-deleted               delete (or ``_deleted_at`` is set)
     anything else                                     left out, nothing is rewritten
 
+If changes have an order, ``_source_order``, every row keeps that of its last change, also of its deletion:
+
+    older than the row                                left out
+    as old as the row                                 as above, but a deleted row stays deleted
+    newer, or the row has no order                    update, or delete
+    D, key missing                                    insert (a deleted row: an older change may come yet)
+
 Nulls are equal to each other and to nothing else. SQL databases apply it by DELETE, UPDATE and INSERT inside one
 transaction, Spark by one MERGE with the same conditions. Rows are changed by an UPDATE, not by a DELETE and an INSERT,
 so that columns which others have added to the target keep their values. All types come from the tables.
@@ -26,6 +33,8 @@ from flowctl.sql.dialects import Dialect
 
 #: The time at which a row of a merge target was soft-deleted; null while the source has the row.
 SOFT_DELETED = "_deleted_at"
+#: Where in its source's log a row was changed last, or deleted: text that sorts.
+SOURCE_ORDER = "_source_order"
 #: Column of the difference: ``insert``, ``update`` or ``delete``.
 ACTION = "_action"
 
@@ -34,7 +43,8 @@ ACTION = "_action"
 class Upsert:
     """One merge. ``target`` and ``batch`` are name parts; ``columns`` all columns of the target in order; those that
     the batch lacks stay as they are (``_deleted_at`` becomes null). ``operation`` is the batch's column of ``U`` and
-    ``D``. ``deleted_at`` (RFC 3339) makes deletes soft; the target then has ``_deleted_at``. ``carried`` are further
+    ``D``. ``deleted_at`` (RFC 3339) makes deletes soft; the target then has ``_deleted_at``. ``is_ordered``: both have
+    ``_source_order``, and deletes are soft. ``carried`` are further
     columns of the target, which the difference returns unchanged: a key may occur more than once, so nothing else
     identifies the row they belong to."""
 
@@ -46,6 +56,7 @@ class Upsert:
     compared: tuple[str, ...]
     operation: str
     deleted_at: str | None = None
+    is_ordered: bool = False
     carried: tuple[str, ...] = ()
 
     @property
@@ -70,11 +81,12 @@ def difference(change: Upsert, dialect: Dialect) -> str:
     return _render(
         f"""
         SELECT {", ".join(f"{value} AS {_quoted(name)}" for name, value in values.items())},
-               CASE WHEN {_is(change, "D")} THEN 'delete' WHEN {_is_new(change)} THEN 'insert' ELSE 'update' END
+               CASE WHEN {_is(change, "D")} AND NOT {_is_new(change)} THEN 'delete'
+                    WHEN {_is_new(change)} THEN 'insert' ELSE 'update' END
                AS {_quoted(ACTION)}
         FROM {_table(change.batch)} AS s LEFT JOIN {_table(change.target)} AS t ON {_keys_match(change, "t", "s")}
         WHERE {_is(change, "U")} AND ({_is_new(change)} OR {_is_changed(change)})
-              OR {_is_deleted(change)} AND NOT {_is_new(change)}""",
+              OR {_is_deleted(change)}{"" if change.is_ordered else f" AND NOT {_is_new(change)}"}""",
         dialect,
     )
 
@@ -107,21 +119,30 @@ def merge_statement(change: Upsert, bounds: KeyBounds = KeyBounds()) -> str:
     if change.marks_deletes:
         values[SOFT_DELETED] = "NULL"
     within = [f" AND {_column('t', name)} BETWEEN {low} AND {high}" for name, (low, high) in bounds.by_column.items()]
-    delete = "DELETE"
+    delete, inserted, is_inserted = "DELETE", dict(values), _is(change, "U")
     if change.deleted_at is not None:
-        delete = f"UPDATE SET {_quoted(SOFT_DELETED)} = {dialects.moment(change.deleted_at, 'spark')}"
+        moment = dialects.moment(change.deleted_at, "spark")
+        delete = f"UPDATE SET {_quoted(SOFT_DELETED)} = {moment}"
+        if change.is_ordered:
+            delete += f", {_quoted(SOURCE_ORDER)} = {_column('s', SOURCE_ORDER)}"
+            inserted[SOFT_DELETED] = f"CASE WHEN {_is(change, 'D')} THEN {moment} END"
+            is_inserted = "TRUE"
     return f"""MERGE INTO {_table(change.target)} AS t USING {_table(change.batch)} AS s
         ON {_keys_match(change, "t", "s")}{"".join(within)}
         WHEN MATCHED AND {_is_deleted(change)} THEN {delete}
         WHEN MATCHED AND {_is(change, "U")} AND ({_is_changed(change)}) THEN
             UPDATE SET {", ".join(f"{_quoted(name)} = {value}" for name, value in values.items())}
-        WHEN NOT MATCHED AND {_is(change, "U")} THEN
-            INSERT ({_listed("", values)}) VALUES ({", ".join(values.values())})"""
+        WHEN NOT MATCHED AND {is_inserted} THEN
+            INSERT ({_listed("", inserted)}) VALUES ({", ".join(inserted.values())})"""
 
 
 def _deleted_value(change: Upsert, name: str, dialect: Dialect) -> str:
     if name == SOFT_DELETED and change.deleted_at is not None:
         return dialects.translatable_moment(change.deleted_at, "spark", dialect)
+    if change.is_ordered and name in change.batch_columns:
+        new = _column("s", name)
+        is_of_batch = name == SOURCE_ORDER or name in change.key
+        return new if is_of_batch else f"CASE WHEN {_is_new(change)} THEN {new} ELSE {_column('t', name)} END"
     return _column("t", name)
 
 
@@ -133,16 +154,35 @@ def _batch_value(change: Upsert, name: str) -> str:
 
 
 def _is_changed(change: Upsert) -> str:
-    """Nulls are equal. A soft-deleted row that returns has changed."""
+    """Nulls are equal. A soft-deleted row that returns has changed. A newer order is a change."""
     differs = [f"NOT ({_column('s', name)} <=> {_column('t', name)})" for name in change.compared]
     came_back = [f"{_column('t', SOFT_DELETED)} IS NOT NULL"] if change.marks_deletes else []
+    if change.is_ordered:
+        is_same = f"{_is_live()} AND ({' OR '.join(differs) or 'FALSE'})"
+        return f"{_is_newer()} OR {_has_same_order()} AND {is_same}"
     return " OR ".join([*differs, *came_back]) or "FALSE"
 
 
 def _is_deleted(change: Upsert) -> str:
     """A ``D`` row that still has something to delete. Without soft deletes, a row marked earlier is deleted as well."""
-    unmarked = f" AND {_column('t', SOFT_DELETED)} IS NULL" if change.deleted_at is not None else ""
-    return _is(change, "D") + unmarked
+    if change.is_ordered:
+        is_same = f"{_has_same_order()} AND {_is_live()}"
+        return f"{_is(change, 'D')} AND ({_is_newer()} OR {is_same})"
+    return _is(change, "D") + (f" AND {_is_live()}" if change.deleted_at is not None else "")
+
+
+def _is_live() -> str:
+    return f"{_column('t', SOFT_DELETED)} IS NULL"
+
+
+def _is_newer() -> str:
+    """Also true for a key that the target does not have."""
+    old, new = _column("t", SOURCE_ORDER), _column("s", SOURCE_ORDER)
+    return f"({old} IS NULL OR {new} > {old})"
+
+
+def _has_same_order() -> str:
+    return f"{_column('s', SOURCE_ORDER)} = {_column('t', SOURCE_ORDER)}"
 
 
 def _is_new(change: Upsert) -> str:

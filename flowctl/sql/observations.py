@@ -35,7 +35,7 @@ def observations(change: Versioning, dialect: Dialect) -> str:
     Rows without new information are left out: rows that equal the last one read for their event time and have the same
     effect, and rows with event time ``now`` that equal the current version or delete a key that does not exist. So a
     batch that is read again adds nothing, and a table that is read in full every day does not grow its sidecar every
-    day.
+    day. Nor are changes recorded that are not newer than the key's observations, by :attr:`Versioning.order`.
 
     There are no correlated subqueries, here or below: SQLite, and sometimes PostgreSQL, runs them for every row. There
     is no DISTINCT: without statistics, PostgreSQL 15 takes quadratic time for a parallel one, but not for GROUP BY.
@@ -86,9 +86,9 @@ def _read(change: Versioning) -> str:
             ) AS l WHERE l._flowctl_newest < 2
         ), _flowctl_before AS (
             SELECT o.* FROM _flowctl_ranked AS o WHERE o._flowctl_of_event = 1
-        ){alike}, _flowctl_rows AS (
+        ){alike}{_orders(change)}, _flowctl_rows AS (
             SELECT s.*, MAX({event}) OVER (PARTITION BY {listed("s", k)}) AS _flowctl_newest
-            FROM {table(change.batch)} AS s
+            FROM {table(change.batch)} AS s {_not_older(change)}
         ), _flowctl_read AS (
             SELECT {listed("s", change.batch_columns)},
                    CASE WHEN {is_deletion(change)} THEN NULL ELSE {row_hash} END AS _flowctl_hash,
@@ -104,6 +104,31 @@ def _read(change: Versioning) -> str:
             LEFT JOIN _flowctl_before AS p ON {equal("p", "s", k)} AND p.{quoted(EVENT_AT)} = {event}
             {alike_join}
         )"""
+
+
+def _orders(change: Versioning) -> str:
+    """A further CTE with the newest of each key's observations by their order, if changes have one."""
+    if change.order is None:
+        return ""
+    key, order = listed("", change.key), quoted(change.order.place)
+    return f""", _flowctl_newest_order AS (
+            SELECT n.* FROM (
+                SELECT {key}, {quoted(EVENT_AT)}, {order} AS _flowctl_order,
+                       ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY {order} DESC, {quoted(EVENT_AT)}) AS _flowctl_turn
+                FROM _flowctl_ranked WHERE {order} IS NOT NULL
+            ) AS n WHERE n._flowctl_turn < 2
+        )"""
+
+
+def _not_older(change: Versioning) -> str:
+    """Joins and restricts the rows ``s`` of the batch to those that are newer than the key's observations, or are the
+    newest one, read again. A change that was sent again has another time: it would be a later observation."""
+    if change.order is None:
+        return ""
+    order = f"s.{quoted(change.order.name)}"
+    return f"""LEFT JOIN _flowctl_newest_order AS m ON {equal("m", "s", change.key)}
+            WHERE m._flowctl_order IS NULL OR {order} > m._flowctl_order
+                  OR {order} = m._flowctl_order AND s.{quoted(VALID_FROM)} = m.{quoted(EVENT_AT)}"""
 
 
 def _is_late(change: Versioning) -> str:

@@ -31,7 +31,8 @@ class Versioning:
     is never followed by one with an earlier event time. ``first``: neither target nor sidecar has rows yet, so the
     batch alone determines the history. ``kept`` are the columns of the batch that are not compared, and where the
     sidecar keeps them (:func:`kept_columns`); ``compared`` are those that are, and ``new`` the compared ones that no
-    earlier batch had. ``has_other_columns``: earlier observations may cover other columns."""
+    earlier batch had. ``order`` is the kept column by which changes of a key are ordered: what is not newer than a
+    key's observations is none. ``has_other_columns``: earlier observations may cover other columns."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]
@@ -48,6 +49,7 @@ class Versioning:
     compared: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
     has_other_columns: bool = False
+    order: KeptColumn | None = None
 
     @property
     def hashed(self) -> str:

@@ -17,7 +17,8 @@ from flowctl.model.step import Load, Step, Stopped
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.types import DataType
 from flowctl.observe.world import Observed
-from flowctl.spec.spec import Layout, TableSpec, TargetRef, TopicCreation, TopicLayout
+from flowctl.spec.spec import Layout, TableSpec, TargetRef
+from flowctl.spec.topic_layout import TopicCreation, TopicLayout
 from flowctl.state.document import TableState
 from tests.plan.worlds import AMOUNT, ID, NEW, OLD, ORDERS, UPDATED_AT, committed, high, plan, recorded, source, world
 from tests.plan.worlds import table as any_table

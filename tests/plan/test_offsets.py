@@ -178,6 +178,13 @@ def test_letters_in_a_place_that_the_spec_has_no_longer_are_not_passed_over():
         assert "flowctl dlq replay spec.yaml orders --cancel" in made.hint
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_old_letter_is_read_again_only_where_its_order_is_known(ordered):
+    keyed = {"mode": "merge", "key": ("id",), "format": {"source_order": ordered}, "dead_letters": DeadLetters()}
+    made = planned(at(100), at(100), replay=REPLAY, spec=replace(SPEC, **keyed))
+    assert made.reason == ("replays 2 dead letters" if ordered else "no new messages")
+
+
 def test_no_letter_is_read_again_without_a_place_for_those_that_stay():
     made = planned(at(100), at(100), replay=REPLAY)
     assert (action_of(made), made.reason) == ("none", "no new messages")

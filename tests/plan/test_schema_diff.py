@@ -18,7 +18,7 @@ from flowctl.plan.projection import projection
 from flowctl.plan.schema_diff import compare
 from flowctl.resolve.names import own_columns
 from flowctl.resolve.resolve import PlanOptions
-from flowctl.spec.spec import ColumnRules, Connection, DetectFlag, SchemaPolicies
+from flowctl.spec.spec import ColumnRules, Connection, DetectFlag, ReportedDeletes, SchemaPolicies
 from tests.plan.differences import VAT, columns, differing, told
 from tests.plan.worlds import (
     AMOUNT,
@@ -278,6 +278,21 @@ def test_soft_deletes_add_their_column_whatever_the_policies():
         on_schema_change=SchemaPolicies(new_column="fail"),
     )
     assert told(made) == [("_deleted_at", "new_column", "add")]
+
+
+@pytest.mark.parametrize(
+    ("keys", "own"),
+    [
+        ({"mode": "merge", "deletes": ReportedDeletes("soft")}, [Column("_deleted_at", types.TIMESTAMP)]),
+        ({"mode": "scd2", "valid_from": "updated_at"}, [*own_columns(table(mode="scd2")).values()]),
+    ],
+)
+def test_an_order_in_the_source_adds_its_column_to_a_table_that_exists(keys, own):
+    ordered = {"key": ("id",), "format": {"source_order": True}, **keys}
+    made = differing(ORDERS, before=ORDERS, there=(*ORDERS, *own), left=(*ORDERS, *own), **ordered)
+    assert told(made) == [("_source_order", "new_column", "add")]
+    assert changes(made)[0].policy == "format.source_order"
+    assert not any(part.column.name == "_source_order" for part in made.columns.projection)
 
 
 def test_scd2_adds_its_own_columns_and_compares_neither_key_nor_event_time():

@@ -75,15 +75,15 @@ class ChangeBuilder:
     job: WriteJob
 
     def append(self, rows: Batch) -> Change:
-        return Change("WRITE", live_rows(rows, self.columns), is_blind=True)
+        return Change("WRITE", live_rows(rows, self.columns, self.job), is_blind=True)
 
     def overwrite(self, rows: Batch) -> Change:
-        return Change("WRITE", live_rows(rows, self.columns), Removal(self.table.files))
+        return Change("WRITE", live_rows(rows, self.columns, self.job), Removal(self.table.files))
 
     def merge(self, rows: Batch) -> Change:
         """Changes the same rows as :func:`flowctl.connectors.delta.statements.merge`."""
         if not self.table.files:  # nothing to compare with: all rows are new, one per key
-            return Change("MERGE", live_rows(rows, self.columns))
+            return Change("MERGE", live_rows(rows, self.columns, self.job))
         import pyarrow.compute as pc
 
         there = self.candidates(rows)
@@ -113,6 +113,7 @@ class ChangeBuilder:
             compared=tuple(name for name in job.compared if name in names),
             operation=OP_COLUMN,
             deleted_at=job.at if job.soft_deletes else None,
+            is_ordered=job.is_ordered,
             carried=(*self._foreign_columns(), *places),
         )
         both = (rows, there)

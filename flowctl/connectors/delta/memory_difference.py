@@ -14,7 +14,7 @@ from flowctl.connectors.delta.row_search import comparable
 from flowctl.connectors.delta.rows import rows_in_order
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, Struct
-from flowctl.sql.difference import ACTION, SOFT_DELETED, Upsert
+from flowctl.sql.difference import ACTION, SOFT_DELETED, SOURCE_ORDER, Upsert
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,12 +43,19 @@ def difference(batch: pa.Table, there: pa.Table, change: Upsert, columns: Sequen
         is_delete = pc.equal(batch[change.operation].take(pairs[_BATCH_ROW]), "D")
     is_absent = pairs[_TABLE_ROW].is_null()
     marked = before[SOFT_DELETED].is_valid() if change.marks_deletes else _constant(False, pairs)
-    changed = marked
+    differs = _constant(False, pairs)
     for name in change.compared:
-        changed = pc.or_(changed, _differs(rows[name], before[name]))
+        differs = pc.or_(differs, _differs(rows[name], before[name]))
     unmarked = pc.invert(marked) if change.deleted_at is not None else _constant(True, pairs)
-    chosen = pc.if_else(is_delete, pc.and_(pc.invert(is_absent), unmarked), pc.or_(is_absent, changed))
-    action = pc.if_else(is_delete, "delete", pc.if_else(is_absent, "insert", "update"))
+    if change.is_ordered:
+        new, old = rows[SOURCE_ORDER], before[SOURCE_ORDER]
+        is_newer = pc.fill_null(pc.greater(new, old), True)  # the row has no order, or there is none
+        is_same = pc.and_(pc.fill_null(pc.equal(new, old), False), unmarked)
+        chosen = pc.or_(is_newer, pc.and_(is_same, pc.or_(is_delete, differs)))
+    else:
+        changed = pc.or_(marked, differs)
+        chosen = pc.if_else(is_delete, pc.and_(pc.invert(is_absent), unmarked), pc.or_(is_absent, changed))
+    action = pc.if_else(is_absent, "insert", pc.if_else(is_delete, "delete", "update"))
     values = []
     for field in schema:
         deleted, new = before[field.name], before[field.name]
@@ -58,6 +65,9 @@ def difference(batch: pa.Table, there: pa.Table, change: Upsert, columns: Sequen
                 deleted = moment(change.deleted_at)
         if field.name in change.batch_columns:
             new = rows[field.name]
+            if change.is_ordered:
+                is_of_batch = field.name == SOURCE_ORDER or field.name in change.key
+                deleted = new if is_of_batch else pc.if_else(is_absent, new, deleted)
         values.append(pc.if_else(is_delete, deleted, new))
     names = [*schema.names, *change.carried, ACTION]
     return pa.table([*values, *(before[name] for name in change.carried), action], names=names).filter(chosen)

@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.arrow import arrow_schema, moment
 from flowctl.connectors.buffered import where_equal
 from flowctl.connectors.delta import statements
 from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.refusal import PREFIX, error_of
-from flowctl.connectors.target import OP_COLUMN
+from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import frame_in_order
 from flowctl.model import types
 from flowctl.model.table_info import Column
+from flowctl.sql.difference import SOFT_DELETED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,8 +43,31 @@ def with_operations(frame: DataFrame) -> DataFrame:
     return frame if OP_COLUMN in frame.columns else frame.withColumn(OP_COLUMN, f.lit("U"))
 
 
-def live_rows(rows: Batch, table: Sequence[Column]) -> Batch:
-    """The rows of a batch, without its deletions."""
+def with_marks(rows: Batch, job: WriteJob) -> Batch:
+    """If changes have an order, deletions become deleted rows, which keep it."""
+    if not (job.is_ordered and job.soft_deletes) or OP_COLUMN not in rows.names:
+        return rows
+    match rows:
+        case InMemory(held):
+            import pyarrow as pa
+            import pyarrow.compute as pc
+
+            at = moment(job.at)
+            marks = pc.if_else(pc.equal(held[OP_COLUMN], "D"), at, pa.scalar(None, at.type))
+            return InMemory(held.drop_columns([OP_COLUMN]).append_column(SOFT_DELETED, marks))
+        case OnEngine(frame):
+            from pyspark.sql import functions as f
+
+            is_deleted = f.col(quoted(OP_COLUMN)) == "D"
+            marks = f.when(is_deleted, f.lit(job.at).cast("timestamp"))
+            return OnEngine(frame.withColumn(SOFT_DELETED, marks).drop(OP_COLUMN))
+        case _:
+            assert_never(rows)
+
+
+def live_rows(rows: Batch, table: Sequence[Column], job: WriteJob) -> Batch:
+    """The rows of a batch, without its deletions; but see :func:`with_marks`."""
+    rows = with_marks(rows, job)
     match rows:
         case InMemory():
             return in_order(where_equal(rows, OP_COLUMN, "U") if OP_COLUMN in rows.names else rows, table)

@@ -11,7 +11,7 @@ from flowctl.connectors.delta import choice, commit, conditions, statements
 from flowctl.connectors.delta.conditions import Condition
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.record import Record
-from flowctl.connectors.delta.rows import live_frame, view_of, with_operations
+from flowctl.connectors.delta.rows import live_frame, view_of, with_marks, with_operations
 from flowctl.connectors.delta.spark_commit import commit_statement, created_for
 from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.delta.table import OpenTable, open_existing, open_table
@@ -70,7 +70,7 @@ class SparkWriter:
         return table
 
     def put(self, table: OpenTable, record: Record, rows: Batch, job: WriteJob) -> Record:
-        frame = self._frame(rows, job)
+        frame = self._frame(with_marks(rows, job) if job.replaces_content else rows, job)
         with view_of(with_operations(frame)) as view:
             return self._commit(table, record, self._statement(table, frame, view, job), job)
 

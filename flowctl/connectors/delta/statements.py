@@ -176,6 +176,7 @@ def merge(table: TableLocation, view: str, job: WriteJob, batch_columns: Sequenc
         compared=tuple(name for name in job.compared if name in batch_columns),
         operation=OP_COLUMN,
         deleted_at=job.at if job.soft_deletes else None,
+        is_ordered=job.is_ordered,
     )
     return merge_statement(change, bounds)
 

@@ -24,7 +24,7 @@ from flowctl.connectors.kafka.unfit import (
     wrong_type,
 )
 from flowctl.connectors.letters import ERROR_COLUMNS, LETTER_COLUMNS, MESSAGE_COLUMNS, landed
-from flowctl.connectors.source import DELETED_COLUMN
+from flowctl.connectors.source import DELETED_COLUMN, SOURCE_ORDER_COLUMN
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -50,13 +50,15 @@ class Payload:
     rows in their ``envelope``; empty for other messages. ``of_key`` are those of keys that have fields. ``values`` and
     ``keys`` decode the two. ``key``: what is read are changes of rows with this key; the names of its columns.
     ``is_ordered``: the topic has one partition, so all messages are in order. ``registered`` are those whose schemas
-    are in a registry: a header may tell which one."""
+    are in a registry: a header may tell which one. ``has_source_order``: each must tell its order
+    in the source, whatever its partition."""
 
     declared: Sequence[Column] = ()
     of_key: Sequence[Column] = ()
     envelope: str = ""
     key: Sequence[str] = ()
     is_ordered: bool = True
+    has_source_order: bool = False
     values: Decoder = field(default_factory=JsonDecoder, compare=False)
     keys: Decoder = field(default_factory=JsonDecoder, compare=False)
     registered: Collection[Role] = ()
@@ -141,6 +143,7 @@ class Conversion:
         if any(known[name].null_count for name in self.payload.key if name in known):
             raise pa.ArrowInvalid("a row has no key")
         known |= {OPERATION: found.operations, DELETED_COLUMN: pc.equal(found.operations, "D")}
+        known |= {SOURCE_ORDER_COLUMN: found.orders} if found.orders is not None else {}
         arrays = []
         for column in self.columns:
             if column.name in known:
@@ -154,9 +157,11 @@ class Conversion:
         """The rows of these messages, with the fields of ``columns``."""
         values = self.payload.values_of(messages)
         if self.payload.declared:
-            decode = self.payload.values.decoded
-            found = rows_of(values, columns, decode, self.payload.envelope, self.payload.key)
-            if found.moves and not self.payload.is_ordered:
+            payload = self.payload
+            found = rows_of(
+                values, columns, payload.values.decoded, payload.envelope, payload.key, ordered=payload.has_source_order
+            )
+            if found.moves and not (payload.is_ordered or payload.has_source_order):
                 raise TableError(
                     f"topic {self.topic} has several partitions, and a message changes the key of a row: whether other "
                     "messages about that row come before or after it is not known",
@@ -214,7 +219,9 @@ class Conversion:
         for columns in ([], *([column] for column in self._declared)):
             try:
                 self._found([message], columns)
-            except (pa.ArrowInvalid, Refused):
+            except (pa.ArrowInvalid, Refused) as error:
+                if isinstance(error, Refused) and (why := error.whys.get(0)):
+                    return why
                 if columns:
                     return wrong_type(columns[0])
                 return not_change(self.payload.envelope) if self.payload.envelope else NOT_JSON

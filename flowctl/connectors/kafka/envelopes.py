@@ -11,9 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.kafka.source_order import (
+    DEBEZIUM_SOURCE,
+    MAXWELL_FIELDS,
+    order_of_debezium,
+    order_of_maxwell,
+)
+from flowctl.connectors.kafka.unfit import NO_ORDER, Refused
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.model.types import Struct
+from flowctl.model.types import DataType, Struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,12 +40,13 @@ _OTHERS = {"debezium": ("m",), "maxwell": ("bootstrap-", "table-", "database-")}
 class Rows:
     """One array of ``fields`` per column. ``operations`` are `I`, `U` or `D`. ``numbers`` are those of the messages
     that the rows come from; None: one row for each message. ``moves``: some message has two rows, as it changes a key.
-    """
+    ``orders``: see :mod:`.source_order`; None if it was not asked for."""
 
     fields: Sequence[pa.Array]
     operations: pa.Array
     numbers: pa.Array | None = None
     moves: bool = False
+    orders: pa.Array | None = None
 
 
 def rows_of(
@@ -47,14 +55,16 @@ def rows_of(
     decode: Decode,
     envelope: str = "",
     key: Sequence[str] = (),
+    *,
+    ordered: bool = False,
 ) -> Rows:
     """``decode`` as :meth:`.encodings.decoder.Decoder.decoded`. Raises ``ValueError`` if a message does not fit. With a
-    ``key``, a change of it also deletes the old row."""
+    ``key``, a change of it also deletes the old row. ``ordered``: each must tell its order in the source."""
     match envelope:
         case "debezium":
-            return _of_debezium(values, columns, decode)
+            return _of_debezium(values, columns, decode, ordered=ordered)
         case "maxwell":
-            return _of_maxwell(values, columns, decode, key)
+            return _of_maxwell(values, columns, decode, key, ordered=ordered)
         case _:
             return Rows(decode(values, columns), operations_of(values))
 
@@ -121,16 +131,17 @@ def _change(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return inner if isinstance(inner, dict) else found
 
 
-def _of_debezium(values: Sequence[bytes | None], columns: Sequence[Column], decode: Decode) -> Rows:
+def _of_debezium(values: Sequence[bytes | None], columns: Sequence[Column], decode: Decode, *, ordered: bool) -> Rows:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     state = _state(columns)
-    change = (("before", state), ("after", state), ("op", types.STRING))
+    change: tuple[tuple[str, DataType], ...] = (("before", state), ("after", state), ("op", types.STRING))
+    change += (("source", DEBEZIUM_SOURCE),) if ordered else ()
     parsed = [Column("payload", Struct(change)), *(Column(name, kind) for name, kind in change)]
     inner, *outer = decode(values, parsed)
     has_schema = inner.is_valid()
-    before, after, operation = (
+    before, after, operation, *source = (
         pc.if_else(has_schema, pc.struct_field(inner, name), whole)
         for (name, _), whole in zip(change, outer, strict=True)
     )
@@ -142,24 +153,32 @@ def _of_debezium(values: Sequence[bytes | None], columns: Sequence[Column], deco
     fields, operations = _fields(found, columns), _translated(operation, _DEBEZIUM)
     if any(_lacks_value(field.filter(pc.not_equal(operations, "D"))) for field in fields):
         raise pa.ArrowInvalid("a change does not tell a value")
-    return Rows(fields, operations, numbers)
+    orders = _required(order_of_debezium(source[0].take(numbers)), numbers, "debezium") if ordered else None
+    return Rows(fields, operations, numbers, orders=orders)
 
 
-def _of_maxwell(values: Sequence[bytes | None], columns: Sequence[Column], decode: Decode, key: Sequence[str]) -> Rows:
+def _of_maxwell(
+    values: Sequence[bytes | None], columns: Sequence[Column], decode: Decode, key: Sequence[str], *, ordered: bool
+) -> Rows:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     keys = [column for column in columns if column.name in key]
     parsed = [Column("data", _state(columns)), Column("type", types.STRING)]
     parsed += [Column("old", _state(keys))] if keys else []
-    data, operation, *old = decode(values, parsed)
+    parsed += MAXWELL_FIELDS if ordered else []
+    data, operation, *more = decode(values, parsed)
+    old = more[: len(keys) and 1]
     numbers = _kept(values, operation, _MAXWELL, _OTHERS["maxwell"])
     operation, data = operation.take(numbers), data.take(numbers)
     if data.null_count:
         raise pa.ArrowInvalid("a change has no row")
-    fields, operations = _fields(data, columns), _translated(operation, _MAXWELL)
+    fields, operations, orders = _fields(data, columns), _translated(operation, _MAXWELL), None
+    if ordered:
+        position, xoffset, commit = (array.take(numbers) for array in more[len(old) :])
+        orders = _required(order_of_maxwell(position, xoffset, commit, operation), numbers, "maxwell")
     if not old:
-        return Rows(fields, operations, numbers)
+        return Rows(fields, operations, numbers, orders=orders)
     before = dict(zip([column.name for column in keys], _fields(old[0].take(numbers), keys), strict=True))
     moved = pc.equal(operations, "U")
     is_other = pa.array([False] * len(numbers), pa.bool_())
@@ -167,7 +186,7 @@ def _of_maxwell(values: Sequence[bytes | None], columns: Sequence[Column], decod
         is_other = pc.or_(is_other, values_before.is_valid())
     left = pc.indices_nonzero(pc.and_(moved, is_other))
     if not len(left):
-        return Rows(fields, operations, numbers)
+        return Rows(fields, operations, numbers, orders=orders)
     gone = [
         pc.coalesce(before[column.name], field).take(left) if column.name in before else pa.nulls(len(left), field.type)
         for column, field in zip(columns, fields, strict=True)
@@ -178,6 +197,7 @@ def _of_maxwell(values: Sequence[bytes | None], columns: Sequence[Column], decod
         pa.concat_arrays([deletions, operations]),
         pa.concat_arrays([numbers.take(left), numbers]),
         moves=True,
+        orders=None if orders is None else pa.concat_arrays([orders.take(left), orders]),
     )
 
 
@@ -189,6 +209,13 @@ def _fields(rows: pa.Array, columns: Sequence[Column]) -> list[pa.Array]:
     import pyarrow.compute as pc
 
     return [pc.struct_field(rows, [at]) for at in range(len(columns))]
+
+
+def _required(orders: pa.Array, numbers: pa.Array, envelope: str) -> pa.Array:
+    """Raises :class:`~.unfit.Refused` for messages without an order."""
+    if orders.null_count:
+        raise Refused(dict.fromkeys(numbers.filter(orders.is_null()).to_pylist(), NO_ORDER[envelope]))
+    return orders
 
 
 def _kept(

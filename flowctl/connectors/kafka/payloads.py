@@ -58,7 +58,16 @@ class Payloads:
         columns, values, pin = self._part(kind, format, topic, "value", envelope, known.get("value"))
         made: dict[Role, tuple[int, int]] = {"value": pin} if pin else {}
         if "key" not in format:
-            return Payload(columns, (), envelope, relation.key, values=values, registered=tuple(made)), made
+            ordered = bool(format.get("source_order"))
+            return Payload(
+                columns,
+                (),
+                envelope,
+                relation.key,
+                has_source_order=ordered,
+                values=values,
+                registered=tuple(made),
+            ), made
         options = format["key"]
         of_key, keys, pin = self._part(options.get("type", kind), options, topic, "key", "", known.get("key"))
         _require_key(relation, of_key)

@@ -16,6 +16,7 @@ from flowctl.connectors.kafka.reading import TopicCapture
 from flowctl.connectors.source import (
     DELETED_COLUMN,
     PLACE_COLUMN,
+    SOURCE_ORDER_COLUMN,
     TIME_COLUMN,
     HighWatermark,
     LandedSource,
@@ -93,7 +94,8 @@ class KafkaSource(LandedSource):
         pins = {role: (id, version) for role, (id, version) in info.extra.get("schemas", {}).items()}
         payload, _ = self.payloads.of(relation, name, pins)
         made = replace(payload, is_ordered=len(found.partitions) == 1)
-        yield TopicCapture(self.cluster, found, made, _CHANGES if relation.key else ())
+        order = (Column(SOURCE_ORDER_COLUMN, types.STRING),) if payload.has_source_order else ()
+        yield TopicCapture(self.cluster, found, made, (*_CHANGES, *order) if relation.key else ())
 
     def _info(self, relation: Relation, topic: Topic, cluster: str) -> TableInfo:
         payload, pins = self.payloads.of(relation, topic.name)

@@ -16,7 +16,7 @@ _APART = "keep such messages apart with `dead_letters: {}`"
 NAMES = {"debezium": "Debezium", "maxwell": "Maxwell"}
 
 Error = Literal[
-    "not_json", "not_change", "wrong_type", "not_utf8", "no_key", "no_time", "truncate",
+    "not_json", "not_change", "wrong_type", "not_utf8", "no_key", "no_time", "no_order", "truncate",
     "no_schema_id", "unknown_schema", "other_schema", "corrupt", "unavailable", "not_csv",
 ]  # fmt: skip
 
@@ -56,6 +56,20 @@ TRUNCATE = Unfit(
     "Let Debezium leave such messages out (`skipped.operations: t`, its default), and move past this one with"
     f" `flowctl state set … --position`, or {_APART}",
 )
+#: By envelope: it does not tell where in its source's log the change was made.
+NO_ORDER = {
+    "debezium": Unfit(
+        "no_order",
+        "its `source` does not tell the order of changes: lsn of PostgreSQL; file, pos and row of MySQL and MariaDB;"
+        " commit_lsn of SQL Server and Db2; scn of Oracle",
+        f"Remove `format.source_order`, or {_APART}",
+    ),
+    "maxwell": Unfit(
+        "no_order",
+        "it does not tell the order of changes: position and xoffset",
+        f"Let Maxwell write them with `output_binlog_position=true` and `output_xoffset=true`, or {_APART}",
+    ),
+}
 NOT_JSON = Unfit("not_json", "not one JSON object", f"Read all as `format: {{type: text}}`, or {_APART}")
 NO_SCHEMA_ID = Unfit(
     "no_schema_id",

@@ -16,8 +16,8 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.commit import RowCounts
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.sql import scd2
-from flowctl.sql.difference import Upsert, apply_statements, difference
+from flowctl.sql import dialects, scd2
+from flowctl.sql.difference import SOFT_DELETED, Upsert, apply_statements, difference
 from flowctl.sql.observations import observations
 from flowctl.sql.versioning import CHANGE_COLUMN, OBSERVED_SUFFIX, Versioning
 
@@ -100,12 +100,18 @@ def _delete_all(session: Session, object: ObjectName) -> int:
 
 def _insert(session: Session, job: WriteJob, staged: StagedRows) -> int:
     """Inserts all staged rows except deletions: the first load of a merge may hold ``D`` for keys that do not exist
-    yet."""
+    yet. If changes have an order, deleted rows keep it."""
     dialect = session.dialect
-    names = ", ".join(dialect.quoted(column.name) for column in job.columns if column.name in staged.columns)
-    alive = f" WHERE {OP_COLUMN} = 'U'" if OP_COLUMN in staged.columns else ""
+    names = [dialect.quoted(column.name) for column in job.columns if column.name in staged.columns]
+    values, alive = list(names), f" WHERE {OP_COLUMN} = 'U'" if OP_COLUMN in staged.columns else ""
+    if alive and job.is_ordered:
+        alive, moment = "", dialects.moment(job.at, dialect.name)
+        names.append(dialect.quoted(SOFT_DELETED))
+        values.append(f"CASE WHEN {OP_COLUMN} = 'D' THEN {moment} END")
     target, stage = dialect.table(job.object.parts), dialect.table(staged.table)
-    inserted = session.execute(f"INSERT INTO {target} ({names}) SELECT {names} FROM {stage}{alive}")
+    inserted = session.execute(
+        f"INSERT INTO {target} ({', '.join(names)}) SELECT {', '.join(values)} FROM {stage}{alive}"
+    )
     if inserted < staged.rows:
         _all_done(job, inserted, session.fetch(f"SELECT count(*) FROM {stage}{alive}")[0][0])
     return inserted
@@ -132,6 +138,7 @@ def _merge(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
         compared=tuple(name for name in job.compared if name in staged.columns),
         operation=OP_COLUMN,
         deleted_at=job.at if job.soft_deletes else None,
+        is_ordered=job.is_ordered,
     )
     _make_temporary(session, _DIFFERENCE, difference(change, dialect))
     counted = dict(session.fetch(f"SELECT _action, count(*) FROM {_DIFFERENCE} GROUP BY _action"))

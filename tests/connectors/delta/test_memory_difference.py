@@ -17,7 +17,7 @@ from flowctl.connectors.delta.row_search import FILE, ROW, row_schema
 from flowctl.connectors.target import OP_COLUMN
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.sql.difference import ACTION, SOFT_DELETED, Upsert, difference
+from flowctl.sql.difference import ACTION, SOFT_DELETED, SOURCE_ORDER, Upsert, difference
 
 COLUMNS = (Column("a", types.INT64), Column("b", types.STRING), Column("v", types.INT64), Column("w", types.STRING))
 OTHERS = Column("of others", types.INT64)
@@ -44,14 +44,15 @@ def in_sqlite(change: Upsert, batch: list[Row], there: list[Row], names: list[st
     with sqlite3.connect(":memory:") as database:
         listed = ", ".join(f'"{name}"' for name in names)
         database.execute(f"CREATE TABLE t ({listed})")
-        database.execute(f'CREATE TABLE s (a, b, v, w, "{OP_COLUMN}")')
+        database.execute(f"CREATE TABLE s ({', '.join(change.batch_columns)})")
         database.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(names))})", there)
-        database.executemany("INSERT INTO s VALUES (?, ?, ?, ?, ?)", batch)
+        database.executemany(f"INSERT INTO s VALUES ({', '.join('?' * len(change.batch_columns))})", batch)
         return database.execute(difference(change, "sqlite")).fetchall()
 
 
 def in_memory(change: Upsert, batch: list[Row], there: list[Row], columns: tuple[Column, ...]) -> list[Row]:
-    schema = arrow_schema((*COLUMNS, Column(OP_COLUMN, types.STRING)))
+    names = change.batch_columns[len(COLUMNS) :]
+    schema = arrow_schema((*COLUMNS, *(Column(name, types.STRING) for name in names)))
     found = memory_difference.difference(
         pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in batch], schema),
         pa.Table.from_pylist(
@@ -95,6 +96,31 @@ def test_soft_deletes_are_those_of_sql(batch: dict[Any, Any], table: list[Any], 
         return by_text([(*row[:4], row[4] is None, *row[5:]) for row in found])
 
     assert without_moment(ours) == without_moment(theirs)
+
+
+@settings(deadline=None)
+@given(batches, tables, st.data())
+def test_an_order_counts_as_in_sql(batch: dict[Any, Any], table: list[Any], data: st.DataObject) -> None:
+    orders = st.sampled_from(["1", "2", "3"])
+    columns = (*COLUMNS, DELETED, Column(SOURCE_ORDER, types.STRING))
+    change = replace(
+        CHANGE,
+        columns=(*CHANGE.columns, SOFT_DELETED, SOURCE_ORDER),
+        batch_columns=(*CHANGE.batch_columns, SOURCE_ORDER),
+        deleted_at="2026-01-02T03:04:05.000000Z",
+        is_ordered=True,
+    )
+    rows = [(*key, *seen, op, data.draw(orders)) for key, (seen, op) in batch.items()]
+    there = [
+        (*key, *seen, 0 if gone else None, data.draw(st.none() | orders), at, 0, at)
+        for at, (key, seen, gone) in enumerate(table)
+    ]
+    ours, theirs = (
+        in_memory(change, rows, there, columns),
+        in_sqlite(change, rows, there, [*change.columns, *CHANGE.carried]),
+    )
+    found, wanted = (by_text([(*row[:4], row[4] is None, *row[5:]) for row in rows]) for rows in (ours, theirs))
+    assert found == wanted
 
 
 @pytest.mark.parametrize(

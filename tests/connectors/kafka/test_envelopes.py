@@ -9,6 +9,7 @@ import pytest
 
 from flowctl.connectors.kafka.encodings.json import JsonDecoder
 from flowctl.connectors.kafka.envelopes import rows_of
+from flowctl.connectors.kafka.unfit import Refused
 from flowctl.model import types
 from flowctl.model.table_info import Column
 
@@ -152,3 +153,105 @@ def test_a_value_that_debezium_does_not_tell_is_not_taken_for_one(value: Any) ->
     assert rows_of([bad], columns[:1], JSON.decoded, "debezium").fields[0].to_pylist() == [1]
     deleted = debezium("d", {"id": 1, "note": value}, None, schema=False)
     assert found([deleted], columns, "debezium", "id") == [(0, "D", 1, value)]
+
+
+#: What Debezium's connectors write as `source`, by the examples of their documentations, in the order of the changes.
+SOURCES: dict[str, list[dict[str, Any]]] = {
+    "postgresql": [{"lsn": 9, "txId": 555}, {"lsn": 24023128, "xmin": None}, {"lsn": 2**63 - 1}],
+    "mysql": [
+        {"file": "mysql-bin.000003", "pos": 484, "row": 0, "gtid": None},
+        {"file": "mysql-bin.000003", "pos": 484, "row": 10},
+        {"file": "mysql-bin.000003", "pos": 1484, "row": 0},
+        {"file": "mysql-bin.1000000", "pos": 4, "row": 0},
+    ],
+    "mariadb": [{"file": "binlog.9", "pos": 4, "row": 2}, {"file": "binlog.10", "pos": 4, "row": 0}],
+    "sqlserver": [
+        {"commit_lsn": "00000027:00000758:0005", "change_lsn": None, "event_serial_no": None},
+        {"commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003", "event_serial_no": 1},
+        {"commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003", "event_serial_no": 2},
+        {"commit_lsn": "00000027:00000758:000A", "change_lsn": "00000027:00000758:0001", "event_serial_no": 1},
+        {"commit_lsn": "0000002a:00000001:0001", "change_lsn": "00000027:00000758:0003", "event_serial_no": 1},
+    ],
+    "db2": [
+        {"commit_lsn": "00000000:00001e36:000000000004a1b4", "change_lsn": None},
+        {"commit_lsn": "00000000:00001e36:000000000004a1b4", "change_lsn": "00000000:00000000:000000000446140f"},
+        {"commit_lsn": "00000000:000102b5:000000000007bf55", "change_lsn": "00000000:00000000:0000000006f4b31f"},
+    ],
+    "oracle": [
+        {"scn": "999999", "commit_scn": "2122189"},
+        {"scn": "2122184", "rs_id": " 0x000113.00015c5c.0010 ", "ssn": 1},
+        {"scn": "2122184", "rs_id": "0x000113.00015c5d.0010", "ssn": 0},
+        {"scn": "18446744073709551615", "rs_id": None, "ssn": 0},
+    ],
+}
+
+
+def orders(values: list[bytes | None], envelope: str) -> list[str]:
+    found = rows_of(values, CUSTOMERS[:1], JSON.decoded, envelope, ("id",), ordered=True)
+    assert found.orders is not None
+    return [str(order) for order in found.orders.to_pylist()]
+
+
+def of_source(source: Any, *, op: str = "u", schema: bool = True) -> bytes:
+    states = {"before": {"id": 1}, "after": None} if op == "d" else {"before": None, "after": {"id": 1}}
+    change = {**states, "op": op, "source": source}
+    return json.dumps({"schema": {}, "payload": change} if schema else change).encode()
+
+
+@pytest.mark.parametrize("schema", [True, False])
+@pytest.mark.parametrize("connector", SOURCES)
+def test_the_order_of_debeziums_changes_is_that_of_their_text(connector: str, schema: bool) -> None:
+    values = [of_source({"connector": connector, **source}, schema=schema) for source in SOURCES[connector]]
+    found = orders([*values, None], "debezium")
+    assert found == sorted(set(found)), "each later than the one before"
+    assert len({len(order) for order in found}) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        None,
+        {},
+        {"connector": "vitess", "vgtid": "[]"},
+        {"connector": "postgresql", "lsn": None},
+        {"connector": "postgresql", "lsn": -1},
+        {"connector": "mysql", "file": "mysql-bin", "pos": 4, "row": 0},
+        {"connector": "mysql", "file": "mysql-bin.000003", "pos": 4},
+        {"connector": "sqlserver", "commit_lsn": "x"},
+        {"connector": "oracle", "scn": "1" * 21},
+    ],
+)
+def test_a_change_without_an_order_does_not_fit(source: Any) -> None:
+    fitting = of_source({"connector": "postgresql", "lsn": 5})
+    with pytest.raises(Refused) as refused:
+        orders([fitting, None, of_source(source, op="d"), fitting], "debezium")
+    assert {at: why.error if why else "" for at, why in refused.value.whys.items()} == {2: "no_order"}
+
+
+def test_the_order_of_maxwells_changes() -> None:
+    """The last one of a transaction has no `xoffset`; a bootstrap is before everything."""
+
+    def message(kind: str, position: str | None, **more: Any) -> bytes:
+        return json.dumps({"type": kind, "position": position, **more, "data": {"id": 1}}).encode()
+
+    found = orders(
+        [
+            message("bootstrap-insert", None),
+            message("insert", "master.000006:800911", xid=1, xoffset=0),
+            message("update", "master.000006:800911", xid=1, xoffset=1),
+            message("update", "master.000006:800911", xid=1, commit=True),
+            message("delete", "master.000006:1800911", xid=2, commit=True),
+            message("insert", "master.000010:4", xid=3, xoffset=0),
+        ],
+        "maxwell",
+    )
+    assert found == sorted(set(found))
+    for lacking in (message("insert", None, commit=True), message("insert", "master.000006:4")):
+        with pytest.raises(Refused):
+            orders([lacking], "maxwell")
+
+
+def test_a_changed_key_has_one_order_for_both_rows() -> None:
+    change = {"type": "update", "position": "b.000001:4", "xoffset": 7, "data": {"id": 2}, "old": {"id": 1}}
+    (one, other) = orders([json.dumps(change).encode()], "maxwell")
+    assert one == other

@@ -99,6 +99,11 @@ defaults: {{mode: merge, key: [id], format: {format}}}
 tables:
   orders: {{from: "bus:shop.public.orders", to: "out:public.orders"}}
   kept: {{from: "bus:shop.public.orders", to: "out:public.kept", dead_letters: {{}}, guard: {{max_deleted: 100%}}}}
+  ordered:
+    from: "bus:shop.public.orders"
+    to: "out:public.ordered"
+    format: {format[:-1]}, source_order: true}}
+    deletes: {{action: soft}}
 """)
         execute(source, TABLE)
         more = connect.avro(schema_registry) if kind == "avro" else {"decimal.handling.mode": "string"}
@@ -125,6 +130,16 @@ tables:
         must_be_equal("orders")
         execute(source, CHANGES)
         must_arrive("orders")
+
+        flow.apply("--select", "ordered")
+        alive = f"SELECT {columns} FROM public.ordered WHERE _deleted_at IS NULL"
+        assert postgres_rows(postgres_database, alive) == postgres_rows(source, f"SELECT {columns} FROM public.orders")
+        everything = "SELECT * FROM public.ordered"
+        before = postgres_rows(postgres_database, everything)
+        start = '{"kind": "offsets", "offsets": {"0": 0, "1": 0}}'
+        flow.run("state", "set", "flow.yaml", "ordered", "--position", start, "--yes", expect=0)
+        flow.apply("--select", "ordered")
+        assert postgres_rows(postgres_database, everything) == before
 
         # A long text that an update leaves as it was is not in its message.
         execute(source, LONG)

@@ -28,7 +28,7 @@ from flowctl.model import types
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.position import OffsetsPosition
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.spec.spec import TopicCreation
+from flowctl.spec.topic_layout import TopicCreation
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -13,7 +13,7 @@ from flowctl.connectors.kafka.sink.schema import RowType
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.mode import Mode
 from flowctl.model.table_info import Column
-from flowctl.spec.spec import MessageFormat, TopicLayout
+from flowctl.spec.topic_layout import MessageFormat, TopicLayout
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.kafka.client import Cluster, Topic
 from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.model.table_info import ObjectName
-from flowctl.spec.spec import TopicCreation
+from flowctl.spec.topic_layout import TopicCreation
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
