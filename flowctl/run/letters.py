@@ -7,7 +7,7 @@ number; in a sidecar, or where the spec says.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -115,17 +115,24 @@ def held(run: RunContext, table: TableSpec, place: Place) -> Iterator[None]:
 
 
 def with_kept(
-    rejected: DataFrame | None, table: TableSpec, intent: Intent, run: RunContext, place: Place, spark: SparkSession
+    rejected: DataFrame | None,
+    table: TableSpec,
+    intent: Intent,
+    run: RunContext,
+    place: Place,
+    spark: SparkSession,
+    *,
+    continues: bool,
 ) -> DataFrame | None:
     """What the batch ``rejected``; and where its intent begins the target's content anew, the letters whose messages it
     does not read from the topic again: they have expired, or are of another topic. They become letters of this sequence
-    number."""
-    kept = _not_read_again(table, intent, run, place, spark)
+    number. ``continues``: later commits of the run read the rest of the topic."""
+    kept = _not_read_again(table, intent, run, place, spark, continues)
     return _united([one for one in (rejected, kept) if one is not None])
 
 
 def _not_read_again(
-    table: TableSpec, intent: Intent, run: RunContext, place: Place, spark: SparkSession
+    table: TableSpec, intent: Intent, run: RunContext, place: Place, spark: SparkSession, continues: bool
 ) -> DataFrame | None:
     is_anew = documents.letters_read(intent) is not None and intent.interval.letters is None
     lower, upper = intent.interval.lower, intent.interval.upper
@@ -138,18 +145,18 @@ def _not_read_again(
     first = lower if isinstance(lower, OffsetsPosition) else OffsetsPosition(())
     identities = [one.get("source_identity", "") for one in (state.definition, intent.definition)]
     if "" in identities or same_identity(*identities):
-        frame = frame.where(~_is_within(first, upper, str(intent.definition["from"]["topic"])))
+        ends = {partition: None if continues else end for partition, end in upper.offsets}
+        frame = frame.where(~_is_within(first, ends, str(intent.definition["from"]["topic"])))
     return frame.select(*[named(column.name).alias(landed_name(column.name)) for column in LETTER_COLUMNS])
 
 
-def _is_within(first: OffsetsPosition, upper: OffsetsPosition, topic: str) -> SparkColumn:
+def _is_within(first: OffsetsPosition, ends: Mapping[int, int | None], topic: str) -> SparkColumn:
     from pyspark.sql import functions as f
 
-    found = f.lit(False)
-    for partition, end in upper.offsets:
-        start = first.of(partition) or 0
-        offset = named("_offset")
-        found = found | ((named("_partition") == partition) & (offset >= start) & (offset < end))
+    found, offset = f.lit(False), named("_offset")
+    for partition, end in ends.items():
+        of_partition = (named("_partition") == partition) & (offset >= (first.of(partition) or 0))
+        found = found | (of_partition if end is None else of_partition & (offset < end))
     return found & (named("_topic") == topic)
 
 

@@ -213,7 +213,8 @@ def new_attempt(step: Runnable, document: StateDocument, run: RunContext, at: st
 
 def new_intent(step: Runnable, document: StateDocument, run: RunContext, at: str = "") -> Intent:
     table = run.tables[step.id]
-    letters_at = str(letters_of(table)) if table.dead_letters is not None else ""
+    has_letters = table.dead_letters is not None or step.interval.letters is not None
+    letters_at = str(letters_of(table)) if has_letters else ""
     if not isinstance(step, Load):
         pending = document.table(step.id).intent
         assert pending is not None, "a plan recovers what the state that it was made from has begun"

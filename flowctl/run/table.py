@@ -321,14 +321,16 @@ def _begin_writing(work: TableWork, prepared: PreparedBatch, newest: Commit | No
 
 
 def _keep_rejected(work: TableWork, prepared: PreparedBatch, newest: Commit | None, *, repeats: bool) -> None:
-    run, table, job, rejected = work.run, work.table, prepared.job, prepared.rejected
+    run, table, job, rejected, intent = work.run, work.table, prepared.job, prepared.rejected, work.attempt.intent
     with ExitStack() as stack:
         # Those after the first: the spec may have kept rows apart in another way when this number was first tried.
         for number, place in enumerate(letters.places_of(stack, run, table, work.target)):
             with letters.held(run, table, place):
                 if number == 0:
                     if table.dead_letters is not None:
-                        rejected = letters.with_kept(rejected, table, work.attempt.intent, run, place, work.spark)
+                        rejected = letters.with_kept(
+                            rejected, table, intent, run, place, work.spark, continues=work.step.continues
+                        )
                     quarantine(work.spark, place, job, rejected, newest, repeats=repeats)
                 elif repeats:
                     remove_rejected(lambda: work.spark, place, job, job.record.seq)

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from flowctl.crashpoints import POINTS, Point
-from tests.e2e.flows import Flow
+from tests.e2e.flows import Flow, sqlite_script
 from tests.e2e.kafka.test_topics import kill_at_random, write_tables
 from tests.e2e.targets import KINDS, Kind, TargetPlace, place
 from tests.services import kafka
@@ -231,6 +231,25 @@ def test_a_full_refresh_keeps_letters_whose_messages_have_expired(flow: Flow, ka
     flow.apply("--full-refresh", "clicks")
     assert target.rows(ROWS) == sorted(again.good, key=repr)
     assert letters_of(target).rows(LETTERS) == sorted(sent.poison, key=repr)
+
+
+@pytest.mark.full
+def test_a_table_that_is_created_again_in_several_commits_has_each_letter_once(
+    flow: Flow, kafka_broker: str, topic: str
+) -> None:
+    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    options = f"{OPTIONS}, batch: {{rows: 6}}"
+    write_flow(flow, kafka_broker, topic, target, options=options)
+    sent.send(30)
+    flow.apply()
+    sent.must_be_in(target)
+    sqlite_script(Path(target.location), f"DROP TABLE {target.object}")
+    kafka.expire(kafka_broker, topic, 0, 5)
+    flow.apply("--full-refresh", "clicks", env={"FLOWCTL_CRASH_AT": "after_quarantine"}, expect=-9)
+    flow.apply()
+    sent.good = [one for one in sent.good if one[1] >= 5]
+    sent.must_be_in(target)
+    assert listed(flow) == len(sent.poison)
 
 
 @pytest.mark.full
