@@ -73,6 +73,7 @@ def _each(name: str) -> Part:
 
 values_of, keys_of = _each("value"), _each("key")
 _times = _each("timestamp")
+_headers = _each("headers")
 _PARTS: Mapping[str, Part] = {
     "_topic": _each("topic"),
     "_partition": _each("partition"),
@@ -126,6 +127,8 @@ def milliseconds(messages: Sequence[Message], *, are_letters: bool = False) -> l
 def named_values(messages: Sequence[Message], role: Role) -> list[bytes | None]:
     """Values or keys, with the schemas that headers name."""
     parts = (values_of if role == "value" else keys_of)(messages)
+    if not any(_headers(messages)):
+        return parts
     return [named_value(one, message.headers(), role) for one, message in zip(parts, messages, strict=True)]
 
 

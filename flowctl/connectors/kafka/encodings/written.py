@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl.connectors.arrow import arrow_type
@@ -92,32 +93,28 @@ class RegisteredWriters:
         return found
 
 
+#: A value as it was parsed, with its schema; None for a tombstone.
+Parsed = tuple[SchemaId, WriterSchema, Mapping[str, Any]]
+
+
 @dataclass(frozen=True)
 class WrittenDecoder:
     """``reader`` is the schema that the table was planned by: what a writer's schema lacks has its defaults."""
 
     writers: Writers
     reader: WriterSchema
+    _kept: list[tuple[bytes | None, Parsed | None]] = field(default_factory=list, compare=False, repr=False)
 
     def decoded(self, values: Sequence[bytes | None], columns: Sequence[Column]) -> list[pa.Array]:
         import pyarrow as pa
 
         groups: dict[SchemaId, tuple[WriterSchema, list[int], list[Mapping[str, Any]]]] = {}
-        refused: dict[int, Unfit] = {}
-        for at, value in enumerate(values):
-            if value is None:
-                continue
-            try:
-                id, writer, data = self.writers.of(value)
-                row = _parsed(id, writer, data)
-            except Unreadable as error:
-                refused[at] = error.why
-                continue
-            _, numbers, rows = groups.setdefault(id, (writer, [], []))
-            numbers.append(at)
-            rows.append(row)
-        if refused:
-            raise Refused(refused)
+        for at, parsed in enumerate(self._parsed(values)):
+            if parsed is not None:
+                id, writer, row = parsed
+                _, numbers, rows = groups.setdefault(id, (writer, [], []))
+                numbers.append(at)
+                rows.append(row)
         found = [(numbers, self._columns(writer, numbers, rows, columns)) for writer, numbers, rows in groups.values()]
         if len(found) == 1 and len(found[0][0]) == len(values):
             return found[0][1]
@@ -135,10 +132,29 @@ class WrittenDecoder:
         if value is None:
             return None
         try:
-            row = _parsed(*self.writers.of(value))
+            _, _, row = _parsed(*self.writers.of(value))
         except Unreadable as error:
             return error.why
         return unfit_row(row, columns, envelope, key)
+
+    def _parsed(self, values: Sequence[bytes | None]) -> list[Parsed | None]:
+        """After some values were refused, the others are usually asked for again: what was parsed of them is kept."""
+        kept = [*self._kept]
+        self._kept.clear()
+        if len(kept) == len(values) and all(map(is_, values, (value for value, _ in kept))):
+            return [parsed for _, parsed in kept]
+        made: list[Parsed | None] = []
+        refused: dict[int, Unfit] = {}
+        for at, value in enumerate(values):
+            try:
+                made.append(None if value is None else _parsed(*self.writers.of(value)))
+            except Unreadable as error:
+                refused[at] = error.why
+        if refused:
+            rest = (value for at, value in enumerate(values) if at not in refused)
+            self._kept.extend(zip(rest, made, strict=True))
+            raise Refused(refused)
+        return made
 
     def _columns(
         self, writer: WriterSchema, numbers: Sequence[int], rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]
@@ -157,9 +173,9 @@ class WrittenDecoder:
         return fitted(values, written, column.type, reader.fields if reader else {})
 
 
-def _parsed(id: SchemaId, writer: WriterSchema, data: bytes) -> Mapping[str, Any]:
+def _parsed(id: SchemaId, writer: WriterSchema, data: bytes) -> Parsed:
     try:
-        return writer.parsed(data)
+        return id, writer, writer.parsed(data)
     except Unreadable:
         raise
     except ValueError as error:
