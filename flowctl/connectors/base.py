@@ -25,10 +25,11 @@ class Capabilities:
     """What one connector type can do. ``extra`` is the pip extra that installs its drivers, ``drivers`` their import
     names, ``jars`` the sets of ``ivy.xml`` that Spark needs, ``spark`` the settings that go with them. ``training``
     maps an empty folder to the options of a connection for training the class-data archive (None: not trained).
-    ``signs`` are substrings that identify its errors, in any library; a target's executors import ``on_executors``.
-    ``storage`` names the option that is a URL or a folder of files. ``places`` maps a connection's options, as text, to
-    the names by which errors refer to its location. ``gaps`` lists, from the spec, what an engine does not support for
-    a table that reads or writes a connection, or for the connection alone (None)."""
+    ``signs`` are substrings that identify its errors, in any library; ``on_executors`` lists the modules that executors
+    import to write a table to a connection. ``storage`` names the option that is a URL or a folder of files. ``places``
+    maps a connection's options, as text, to the names by which errors refer to its location. ``gaps`` lists, from the
+    spec, what an engine does not support for a table that reads or writes a connection, or for the connection alone
+    (None)."""
 
     source: SourceCapabilities | None
     target: TargetCapabilities | None
@@ -38,7 +39,7 @@ class Capabilities:
     spark: Extension | None = None
     training: Callable[[str], Mapping[str, str]] | None = None
     signs: tuple[str, ...] = ()
-    on_executors: tuple[str, ...] = ()
+    on_executors: Callable[[Connection, TableSpec], tuple[str, ...]] = lambda connection, table: ()
     storage: str | None = None
     places: Callable[[Mapping[str, str]], Iterable[str]] = lambda options: ()
     gaps: Callable[[str, Connection, TableSpec | None], Iterable[Gap]] = lambda engine, connection, table: ()

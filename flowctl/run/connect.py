@@ -128,8 +128,9 @@ def needed_modules(spec: Spec, tables: Iterable[TableSpec]) -> list[str]:
     """Import names of the modules that the targets need on executors, if Spark runs on other machines."""
     if is_local(spec.spark.url) or is_sail(spec.spark.url):
         return []
-    types = {spec.connections[to.connection].type for table in tables for to in table.written.values()}
-    return sorted({name for kind in types for name in registry.capabilities(kind).on_executors})
+    pairs = ((spec.connections[to.connection], table) for table in tables for to in table.written.values())
+    needed = (registry.capabilities(connection.type).on_executors(connection, table) for connection, table in pairs)
+    return sorted({name for names in needed for name in names})
 
 
 def missing_modules(spark: SparkSession, names: Sequence[str]) -> list[str]:

@@ -95,6 +95,7 @@ def _topic(to: Any) -> TopicLayout:
         subject=format.get("subject", ""),
         key=tuple(given.get("key", ())),
         headers=tuple(given.get("headers", ())),
+        delivery=given.get("delivery", "exactly_once"),
         create=_creation(given),
     )
 

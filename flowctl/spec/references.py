@@ -95,7 +95,7 @@ def target_of(node: Node, connections: ConnectionTypes, findings: Findings, defa
 
 
 #: Keys of `to` that only topics have.
-OF_TOPICS = ("format", "key", "headers", "create")
+OF_TOPICS = ("format", "key", "headers", "delivery", "create")
 
 
 def _fits(to: Node, type: str, connection: str, findings: Findings) -> bool:

@@ -9,6 +9,9 @@ from typing import Any, Literal
 #: How messages that flowctl writes are encoded.
 MessageFormat = Literal["json", "avro", "protobuf"]
 
+#: How often the messages of a commit arrive.
+Delivery = Literal["exactly_once", "at_least_once"]
+
 
 @dataclass(frozen=True)
 class TopicCreation:
@@ -30,4 +33,5 @@ class TopicLayout:
     subject: str = ""
     key: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
+    delivery: Delivery = "exactly_once"
     create: TopicCreation | None = None

@@ -12,10 +12,24 @@ from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.source import SourceCapabilities
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
-from flowctl.spec.spec import Connection
+from flowctl.spec.spec import Connection, TableSpec
+from flowctl.spec.topic_layout import MessageFormat
 
 #: A transaction of so many messages has ended long before the brokers would abort it.
 _TRANSACTION_ROWS = 1_000_000
+#: What writes the messages of a format.
+_OF_FORMATS: Mapping[MessageFormat, tuple[str, ...]] = {"avro": ("fastavro",), "protobuf": ("grpc_tools",)}
+
+
+def _on_executors(connection: Connection, table: TableSpec) -> tuple[str, ...]:
+    """Only at least once do executors send."""
+    if table.layout.topic.delivery == "exactly_once":
+        return ()
+    modules = ["confluent_kafka", "flowctl", "pyarrow", *_OF_FORMATS.get(table.layout.topic.format, ())]
+    if connection.options.get("sasl", {}).get("mechanism") == "AWS_MSK_IAM":
+        modules.append("aws_msk_iam_sasl_signer")
+    return tuple(modules)
+
 
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(position="offsets"),
@@ -23,6 +37,7 @@ CAPABILITIES = Capabilities(
     extra="kafka",
     drivers=("confluent_kafka",),
     signs=("KafkaError", "confluent_kafka"),
+    on_executors=_on_executors,
     places=lambda options: options["brokers"].split(","),
 )
 

@@ -33,6 +33,7 @@ def translated(error: KafkaError, brokers: str, settings: Mapping[str, Any]) -> 
     if cause := cause_of([error], brokers, settings):
         return cause
     away = {Code._ALL_BROKERS_DOWN, Code._TRANSPORT, Code._TIMED_OUT, Code._RESOLVE, Code._TIMED_OUT_QUEUE}
+    away |= {Code._MSG_TIMED_OUT}
     away |= {Code._DESTROY, Code._DESTROY_BROKER}  # the connection over which an answer was expected is gone
     if error.code() in away:
         is_plain = settings.get("security.protocol") == "PLAINTEXT"

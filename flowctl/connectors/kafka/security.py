@@ -83,6 +83,14 @@ def _authentication(sasl: Mapping[str, Any], brokers: str) -> dict[str, Any]:
             return {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
 
 
+def with_contents(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The same settings, with the texts of files in place of their paths: other machines do not have them."""
+    made = dict(settings)
+    for name in [one for one in made if one.endswith(".location")]:
+        made[name.removesuffix("location") + "pem"] = Path(made.pop(name)).read_text()
+    return made
+
+
 def _region(brokers: str) -> str:
     if found := _MSK.search(brokers):
         return found[1]

@@ -1,12 +1,13 @@
-"""Topics as a target: this process sends the staged rows in one Kafka transaction, together with the commit's record.
+"""Topics as a target: the rows of a commit, and its record.
 
-The order of a commit:
+Exactly once, this process sends the staged rows and the record in one Kafka transaction. At least once, the engine's
+tasks send the rows (:mod:`.sink.tasks`), and only the record is in a transaction. The order of a commit:
 
 1. A producer with the table's own transactional id takes over: earlier writers of this table are fenced, and their last
    transaction is committed or aborted for good.
 2. The last commit is read. If it is this sequence number's, nothing is sent.
-3. The transaction begins, and the rows are sent. Once the brokers have all of them, the topic is checked to be the same
-   still, ``before_commit`` is called, and the commit's record follows. The transaction commits.
+3. The rows are sent, exactly once in the transaction, which begins. Once the brokers have all of them, the topic is
+   checked to be the same still, ``before_commit`` is called, and the commit's record follows. The transaction commits.
 
 A topic is never replaced, and its content is not read back. Others may write to it too, so a topic that exists may be
 written. Its id is the target's identity: one that was deleted and created again is another target.
@@ -28,6 +29,7 @@ from flowctl.connectors.kafka.registry import Registry
 from flowctl.connectors.kafka.sink.commit_log import Record, ensure_commits, key_of, read_records
 from flowctl.connectors.kafka.sink.formats import TopicRows, confirm_schemas, form_of, topic_rows
 from flowctl.connectors.kafka.sink.messages import Form, Messages
+from flowctl.connectors.kafka.sink.tasks import Part, Sent, headers_of, send_at_least_once
 from flowctl.connectors.kafka.sink.topics import (
     RECORD_BYTES,
     create_statement,
@@ -38,20 +40,25 @@ from flowctl.connectors.kafka.sink.topics import (
 )
 from flowctl.connectors.kafka.sink.transaction import Limits, Writer, open_writer
 from flowctl.connectors.preconditions import already_committed, check_base, identified, verify_total
-from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob, WriteShape
+from flowctl.connectors.target import OP_COLUMN, CommitLookup, Staged, Target, WriteJob, WriteShape
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.errors import FlowctlError, StoppedByPolicy, TableError
+from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
+from flowctl.spec.topic_layout import Delivery
 from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_ONCE = "exactly once: one Kafka transaction"
+_DELIVERIES: Mapping[Delivery, str] = {
+    "exactly_once": "exactly once: one Kafka transaction",
+    "at_least_once": "at least once: sent by the engine's tasks; a killed run sends a commit's messages again",
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ class KafkaTarget(Target):
     def explain_write(
         self, object: ObjectName, there: TableInfo | None, write: WriteShape, engine: str, conf: Mapping[str, str]
     ) -> str:
-        return _ONCE
+        return _DELIVERIES[write.layout.topic.delivery]
 
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
         return _refuse_replacing(info.object) if replaces else None
@@ -178,7 +185,10 @@ class KafkaTarget(Target):
         lookup = CommitLookup(job.record.lineage, job.record.table, job.object)
         ensure_commits(self.cluster)
         topic = self._topic_of(job)
-        limits = Limits(_count(staged.rows), message_bytes(self.cluster, name if topic else COMMITS))
+        is_one_transaction = job.layout.topic.delivery == "exactly_once"
+        limits = Limits(
+            _count(staged.rows) if is_one_transaction else 1, message_bytes(self.cluster, name if topic else COMMITS)
+        )
         with open_writer(self.cluster, f"flowctl.{job.record.lineage}.{job.record.table}", limits) as writer:
             writer.take_over()
             delays.pause()
@@ -187,8 +197,12 @@ class KafkaTarget(Target):
                 return already_committed(newest.commit, job.record)
             check_base(job.record.table, newest.commit.name if newest else "", job.base)
             form = form_of(_rows_of(job, staged.columns), self.registry)
-            writer.begin()
-            counts = self._send(writer, staged, form)
+            if is_one_transaction:
+                writer.begin()
+                counts = self._send(writer, staged, form)
+            else:
+                counts = self._send_by_tasks(staged, form, limits.bytes)
+                writer.begin()
             crashpoints.reached("in_transaction", job.record.table)
             if _id(self._topic_of(job)) != _id(topic):
                 raise StoppedByPolicy(f"topic {name} was deleted while it was written", hint="Plan again")
@@ -217,15 +231,22 @@ class KafkaTarget(Target):
     def _send(self, writer: Writer, staged: Staged, form: Form) -> RowCounts:
         if staged.rows is None:
             return RowCounts()
-        job, sent, deleted = staged.job, 0, 0
+        total = Sent()
         for rows in record_batches(staged.rows):
             for messages in form.messages(rows):
-                writer.send(_name(job.object), messages, writer.limits.bytes)
-                sent += len(messages.values)
-                deleted += messages.tombstones
+                writer.send(_name(staged.job.object), messages, writer.limits.bytes)
+                total += Sent(len(messages.values), messages.tombstones)
         writer.flush()
-        verify_total(job, sent)
-        return RowCounts(inserted=sent - deleted, deleted=deleted if job.mode == "merge" else None)
+        return _counted(staged.job, total)
+
+    def _send_by_tasks(self, staged: Staged, form: Form, most_bytes: int) -> RowCounts:
+        if staged.rows is None:
+            return RowCounts()
+        job = staged.job
+        columns = [Column(OP_COLUMN, types.STRING), *job.columns]
+        written = tuple(column for column in columns if column.name in staged.columns)
+        part = Part(self.cluster, _name(job.object), replace(form, same=headers_of(job)), written, most_bytes)
+        return _counted(job, send_at_least_once(staged.rows, part))
 
     def _topic_of(self, job: WriteJob) -> Topic | None:
         """The topic, which is created if the job does so; a void needs none. Raises :class:`StateConflict` if it is
@@ -275,6 +296,12 @@ def _rows_of(job: WriteJob, names: Sequence[str]) -> TopicRows:
 
 def _name(object: ObjectName) -> str:
     return object.parts[-1]
+
+
+def _counted(job: WriteJob, sent: Sent) -> RowCounts:
+    verify_total(job, sent.messages)
+    deleted = sent.deleted if job.mode == "merge" else None
+    return RowCounts(inserted=sent.messages - sent.deleted, deleted=deleted)
 
 
 def _id(topic: Topic | None) -> str:

@@ -45,7 +45,7 @@ CAPABILITIES = Capabilities(
     ),
     extra="postgres",
     drivers=("psycopg",),
-    on_executors=("psycopg", "pyarrow"),
+    on_executors=lambda connection, table: ("psycopg", "pyarrow"),
     jars=("postgresql",),
     signs=("org.postgresql", "PSQLException", "psycopg", "PostgreSQL "),
     places=_places,

@@ -75,7 +75,11 @@ class AvroSerializer:
 
         self._schema = parse_schema(json.loads(text))
         self._write = schemaless_writer
-        self._header = header
+        self._header, self._text = header, text
+
+    def __reduce__(self) -> tuple[type, tuple[str, bytes]]:
+        """The writer's function belongs to the process."""
+        return type(self), (self._text, self._header)
 
     def __call__(self, rows: pa.RecordBatch, columns: Sequence[Column]) -> pa.Array:
         import pyarrow as pa

@@ -38,13 +38,14 @@ class Messages:
 @dataclass(frozen=True)
 class Form:
     """How rows become messages. ``columns`` are those of a value; without ``key``, messages have no key. ``values`` and
-    ``keys`` serialize the two."""
+    ``keys`` serialize the two. ``same`` are headers that all messages have."""
 
     columns: Sequence[Column]
     key: Sequence[Column] = ()
     headers: Sequence[Column] = ()
     values: Serializer = json_text.objects
     keys: Serializer = json_text.objects
+    same: Headers = ()
 
     def messages(self, rows: pa.RecordBatch) -> Iterator[Messages]:
         """In the order of the rows, which may have :data:`OP_COLUMN`: a deleted row is a tombstone."""
@@ -62,13 +63,15 @@ class Form:
             nothing = pa.scalar(None, pa.binary())
             values = pc.if_else(pc.equal(rows.column(OP_COLUMN), "D"), nothing, values)
         keys = self.keys(rows, self.key).cast(pa.binary()).to_pylist() if self.key else [None] * rows.num_rows
-        return Messages(keys, values.to_pylist(), self._headers(rows) if self.headers else None)
+        return Messages(keys, values.to_pylist(), self._headers(rows) if self.headers or self.same else None)
 
     def _headers(self, rows: pa.RecordBatch) -> Sequence[Headers]:
         """A null has no header."""
+        if not self.headers:
+            return [self.same] * rows.num_rows
         names = [column.name for column in self.headers]
         found = [json_text.texts(rows.column(column.name), column).to_pylist() for column in self.headers]
         return [
-            [(name, value) for name, value in zip(names, of_row, strict=True) if value is not None]
+            [*((name, value) for name, value in zip(names, of_row, strict=True) if value is not None), *self.same]
             for of_row in zip(*found, strict=True)
         ]

@@ -34,7 +34,12 @@ class ProtobufSerializer:
 
         [message] = compiled(text).message_types_by_name.values()
         self._message = GetMessageClass(message)
+        self._made_of = (text, header)
         self._header = header + b"\x00"  # the indexes of the message in its file: those of the first one are this byte
+
+    def __reduce__(self) -> tuple[type, tuple[str, bytes]]:
+        """A message's class cannot be pickled: it is made again."""
+        return type(self), self._made_of
 
     def __call__(self, rows: pa.RecordBatch, columns: Sequence[Column]) -> pa.Array:
         import pyarrow as pa
