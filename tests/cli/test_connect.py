@@ -145,3 +145,16 @@ def test_executors_elsewhere_are_asked_for_what_the_targets_need(target: str, ur
     Path("flow.yaml").write_text(f"{text}  t: {{from: db:orders, to: {target}, mode: truncate}}\n", encoding="utf-8")
     spec = load_spec(["flow.yaml"], {})
     assert needed_modules(spec, spec.tables) == needed
+
+
+def test_executors_elsewhere_send_messages_only_at_least_once() -> None:
+    bus = 'bus: {type: kafka, brokers: "b:9092", registry: {url: "http://registry"}}'
+    text = SPEC.replace("url: sail", 'url: "sc://spark:15002"').replace("  lake:", f"  {bus}\n  lake:")
+    avro = "topic: t, format: {type: avro}"
+    once = f"  once: {{from: db:orders, to: {{connection: bus, {avro}}}, mode: append, cursor: {{column: id}}}}"
+    Path("flow.yaml").write_text(f"{text}{once}\n", encoding="utf-8")
+    spec = load_spec(["flow.yaml"], {})
+    assert needed_modules(spec, spec.tables) == []
+    Path("flow.yaml").write_text(f"{text}{once.replace(avro, f'{avro}, delivery: at_least_once')}\n", encoding="utf-8")
+    spec = load_spec(["flow.yaml"], {})
+    assert needed_modules(spec, spec.tables) == ["confluent_kafka", "fastavro", "flowctl", "pyarrow"]

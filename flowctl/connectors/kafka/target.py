@@ -29,7 +29,7 @@ from flowctl.connectors.kafka.registry import Registry
 from flowctl.connectors.kafka.sink.commit_log import Record, ensure_commits, key_of, read_records
 from flowctl.connectors.kafka.sink.formats import TopicRows, confirm_schemas, form_of, topic_rows
 from flowctl.connectors.kafka.sink.messages import Form, Messages
-from flowctl.connectors.kafka.sink.tasks import Part, Sent, headers_of, send_at_least_once
+from flowctl.connectors.kafka.sink.tasks import Sent, Task, headers_of, send_at_least_once
 from flowctl.connectors.kafka.sink.topics import (
     RECORD_BYTES,
     create_statement,
@@ -185,10 +185,9 @@ class KafkaTarget(Target):
         lookup = CommitLookup(job.record.lineage, job.record.table, job.object)
         ensure_commits(self.cluster)
         topic = self._topic_of(job)
-        is_one_transaction = job.layout.topic.delivery == "exactly_once"
-        limits = Limits(
-            _count(staged.rows) if is_one_transaction else 1, message_bytes(self.cluster, name if topic else COMMITS)
-        )
+        in_transaction = job.layout.topic.delivery == "exactly_once"
+        count = _count(staged.rows) if in_transaction else 1
+        limits = Limits(count, message_bytes(self.cluster, name if topic else COMMITS))
         with open_writer(self.cluster, f"flowctl.{job.record.lineage}.{job.record.table}", limits) as writer:
             writer.take_over()
             delays.pause()
@@ -197,7 +196,7 @@ class KafkaTarget(Target):
                 return already_committed(newest.commit, job.record)
             check_base(job.record.table, newest.commit.name if newest else "", job.base)
             form = form_of(_rows_of(job, staged.columns), self.registry)
-            if is_one_transaction:
+            if in_transaction:
                 writer.begin()
                 counts = self._send(writer, staged, form)
             else:
@@ -245,8 +244,8 @@ class KafkaTarget(Target):
         job = staged.job
         columns = [Column(OP_COLUMN, types.STRING), *job.columns]
         written = tuple(column for column in columns if column.name in staged.columns)
-        part = Part(self.cluster, _name(job.object), replace(form, same=headers_of(job)), written, most_bytes)
-        return _counted(job, send_at_least_once(staged.rows, part))
+        task = Task(self.cluster, _name(job.object), replace(form, same=headers_of(job)), written, most_bytes)
+        return _counted(job, send_at_least_once(staged.rows, task))
 
     def _topic_of(self, job: WriteJob) -> Topic | None:
         """The topic, which is created if the job does so; a void needs none. Raises :class:`StateConflict` if it is

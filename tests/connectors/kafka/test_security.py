@@ -10,10 +10,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from pyspark import cloudpickle
 
 from flowctl.connectors.kafka import CAPABILITIES
 from flowctl.connectors.kafka.client import Cluster
-from flowctl.connectors.kafka.security import security_settings
+from flowctl.connectors.kafka.security import security_settings, with_contents
 from flowctl.connectors.kafka.source import KafkaSource
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.errors import FlowctlError, TableError, TransientError
@@ -96,6 +97,16 @@ def test_with_the_clients_certificate(secured: Place) -> None:
     must_read(secured.cluster("MUTUAL", tls=texts))
     locked = {**CA, "certificate": "locked.pem", "key": secured.text("locked.key"), "key_password": KEY_PASSWORD}
     must_read(secured.cluster("MUTUAL", tls=locked))
+
+
+def test_tasks_elsewhere_need_no_files(secured: Place) -> None:
+    """The texts of certificates travel with the credentials."""
+    mutual = secured.cluster("MUTUAL", tls={**CA, "certificate": "client.pem", "key": "client.key"})
+    password = secured.cluster("SASL", tls=CA, sasl={**PLAIN, "mechanism": "SCRAM-SHA-512"})
+    for cluster in (mutual, password, secured.cluster("OAUTH", tls=CA, sasl=secured.oauth())):
+        security = with_contents(cluster.security)
+        assert not any(str(secured.folder) in str(value) for value in security.values())
+        must_read(Cluster(cluster.brokers, cloudpickle.loads(cloudpickle.dumps(security))))
 
 
 def test_with_a_token(secured: Place) -> None:

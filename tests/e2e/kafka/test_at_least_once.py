@@ -1,4 +1,4 @@
-"""Topics written `at_least_once`: a killed run sends a commit's messages again, a finished commit is never sent again."""
+"""Topics written `at_least_once`: a killed run sends a commit's messages again, a finished one does not."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Part:
+class Task:
     """Sends rows, which have ``columns`` in this order, to ``topic``, where a message may have ``most_bytes``."""
 
     cluster: Cluster
@@ -91,22 +91,22 @@ class Part:
         return total
 
 
-def send_at_least_once(rows: Batch, part: Part) -> Sent:
-    """Sends ``rows``, which have the columns of ``part``: by the engine's tasks if the engine has them, otherwise by
+def send_at_least_once(rows: Batch, task: Task) -> Sent:
+    """Sends ``rows``, which have the columns of ``task``: by the engine's tasks if the engine has them, otherwise by
     this process. Raises what a task reports."""
     match rows:
         case InMemory(held):
-            return part.sent(iter(held.select([column.name for column in part.columns]).to_batches()))
+            return task.sent(iter(held.select([column.name for column in task.columns]).to_batches()))
         case OnEngine(frame):
-            cluster = Cluster(part.cluster.brokers, with_contents(part.cluster.security))
+            cluster = Cluster(task.cluster.brokers, with_contents(task.cluster.security))
             # By position: mapInArrow takes a dot in a name for a field of a struct.
             numbered = [
                 named(column.name).cast(types.spark_ddl(column.type)).alias(f"c{at}")
-                for at, column in enumerate(part.columns)
+                for at, column in enumerate(task.columns)
             ]
-            task = replace(part, cluster=cluster)
+            remote = replace(task, cluster=cluster)
             total = Sent()
-            for row in frame.select(*numbered).mapInArrow(task.send, _REPORT).collect():
+            for row in frame.select(*numbered).mapInArrow(remote.send, _REPORT).collect():
                 if row["error"]:
                     raise _ERRORS[row["error"]](row["message"], hint=row["hint"])
                 total += Sent(row["sent"], row["deleted"])
