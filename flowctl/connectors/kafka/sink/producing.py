@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.kafka.client import Cluster
 from flowctl.connectors.kafka.sink.messages import Messages
+from flowctl.connectors.kafka.sink.topics import RECORD_BYTES
 from flowctl.connectors.sql.waiting import is_interrupted
 from flowctl.errors import FlowctlError, Interrupted, TableError, TransientError, chain
 
@@ -23,7 +24,7 @@ _PATIENCE = 120
 
 
 def open_producer(cluster: Cluster, most_bytes: int, settings: Mapping[str, Any]) -> Producer:
-    """``most_bytes`` is how large a message may be; ``settings`` are further ones."""
+    """``most_bytes`` is how large a message of the rows' topic may be; ``settings`` are further ones."""
     from confluent_kafka import Producer
 
     common = {
@@ -31,7 +32,7 @@ def open_producer(cluster: Cluster, most_bytes: int, settings: Mapping[str, Any]
         "partitioner": "murmur2_random",  # as Java's clients: a key is in the same partition whoever writes it
         "linger.ms": 20,
         "log_level": 3,  # when it ends, the client writes the rest to standard error
-        "message.max.bytes": most_bytes,
+        "message.max.bytes": max(most_bytes, RECORD_BYTES),
         "batch.size": min(_BATCH_BYTES, most_bytes),
         "queue.buffering.max.kbytes": 65_536 + 2 * most_bytes // 1024,
     }

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.kafka.client import Cluster
 from flowctl.connectors.kafka.sink.producing import Sender, open_producer, problem_of
-from flowctl.connectors.kafka.sink.topics import RECORD_BYTES
 from flowctl.errors import FlowctlError, TableError, TransientError, WriteConflict
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def open_writer(cluster: Cluster, id: str, limits: Limits) -> Iterator[Writer]:
     """``id`` is the transactional id. A transaction that is open at the end is aborted."""
     own = replace(cluster, reported=deque(maxlen=20))
     settings = {"transactional.id": id, "transaction.timeout.ms": limits.seconds * 1000}
-    producer = open_producer(own, max(limits.bytes, RECORD_BYTES), settings)
+    producer = open_producer(own, limits.bytes, settings)
     writer = Writer(own, producer, limits.bytes, limits=limits)
     try:
         yield writer
