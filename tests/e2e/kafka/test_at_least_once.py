@@ -13,7 +13,6 @@ from tests.e2e.flows import Flow, sqlite_script
 from tests.e2e.kafka.test_topics import write_bus
 from tests.services import kafka
 
-COMMITS = "_flowctl_commits"
 #: Text that makes 200 rows more than this process holds, so that the engine's tasks send them.
 PAD = 120_000
 #: Where a run is killed, and whether the next one sends the messages of its commit again.
@@ -109,3 +108,17 @@ def test_a_killed_apply_sends_each_row_again(
             times = sent(kafka_broker, topic)
             assert {times[n] for n in range(begin, end)} == {2 if IS_REPEATED[point] else 1}
     assert flow.actions() == {"orders": "none"}
+
+
+def test_the_plan_and_each_message_say_so(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    flow = Flow(tmp_path)
+    write_orders(flow, kafka_broker, topic, "append", more=", key: [id], headers: [n]")
+    add(flow, range(1), 0)
+    plan = flow.run("plan", "flow.yaml", "--verbose", expect=0).words
+    assert "at least once: sent by the engine's tasks; a killed run sends a commit's messages again" in plan
+    flow.apply()
+    [found] = kafka.received(kafka_broker, topic)
+    headers = {name: value.decode() for name, value in found.headers}
+    lineage, fence = headers.pop("flowctl.lineage"), headers.pop("flowctl.fence")
+    assert headers == {"n": "0", "flowctl.table": "orders", "flowctl.seq": "1"}
+    assert lineage and int(fence) > 0
