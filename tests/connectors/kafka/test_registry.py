@@ -248,7 +248,7 @@ def test_a_token_that_the_registry_refuses(schema_registry: str) -> None:
         pytest.raises(TableError, match=r"refuses this client \(HTTP 401\)") as refused,
     ):
         registry(url, oauth=oauth(tokens)).latest("it")
-    assert refused.value.hint == "Check `registry.oauth`, and what the client may read"
+    assert refused.value.hint == "Check `registry.oauth`, and what the client may read and register"
 
 
 def test_nobody_answers() -> None:
