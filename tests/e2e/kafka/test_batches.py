@@ -115,6 +115,7 @@ def test_a_run_that_is_asked_to_stop_keeps_what_is_committed(tmp_path: Path, kaf
     clicks.must_be_in(target)
 
 
+@pytest.mark.full
 def test_a_message_that_does_not_fit_stops_only_what_follows(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     """What was committed before it stays, and counts. Dead letters are read again with the first commit."""
     kafka.create_topic(kafka_broker, topic)
@@ -177,6 +178,7 @@ def test_a_history_is_the_same_in_one_commit_and_in_many(tmp_path: Path, kafka_b
     assert len(whole) > 20
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "points",
     [

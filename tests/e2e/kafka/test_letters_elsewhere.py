@@ -169,7 +169,7 @@ def test_a_table_of_others_takes_no_letters(flows: Flows, topic: str) -> None:
     sqlite_script(flows.flow.folder / "target.db", "CREATE TABLE letters (id bigint)")
     flows.write(flows.clicks(topic, "db:letters"), flows.clicks(topic, "db:letters", name="views"))
     refused = flows.flow.apply(expect=6)
-    assert refused.words.count("db:letters, which is for dead letters, exists and was not made by flowctl") == 2
+    assert "2 tables stopped: db:letters, which is for dead letters, exists and was not made by flowctl" in refused.words
 
 
 @pytest.mark.full
@@ -239,6 +239,7 @@ def listed_by_table(flow: Flow) -> dict[str, int]:
     return {table["id"]: table["letters"] for table in tables}
 
 
+@pytest.mark.full
 def test_letters_stay_where_they_were_when_the_place_changes(flows: Flows, topic: str) -> None:
     sent = Mixed(flows.address, topic, 1)
     flows.write(flows.clicks(topic, "db:letters"))
