@@ -169,7 +169,9 @@ def test_a_table_of_others_takes_no_letters(flows: Flows, topic: str) -> None:
     sqlite_script(flows.flow.folder / "target.db", "CREATE TABLE letters (id bigint)")
     flows.write(flows.clicks(topic, "db:letters"), flows.clicks(topic, "db:letters", name="views"))
     refused = flows.flow.apply(expect=6)
-    assert "2 tables stopped: db:letters, which is for dead letters, exists and was not made by flowctl" in refused.words
+    assert (
+        "2 tables stopped: db:letters, which is for dead letters, exists and was not made by flowctl" in refused.words
+    )
 
 
 @pytest.mark.full
