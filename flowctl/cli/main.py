@@ -39,8 +39,8 @@ _COMMANDS = {
 _SET_BY_PYSPARK = {"SPARK_AUTH_SOCKET_TIMEOUT": "15", "SPARK_BUFFER_SIZE": "65536"}
 
 
-#: New objects until a collection looks for cycles, by default 700. Messages and rows have none, and are so many that
-#: collections took a quarter of the time in which a topic is read.
+#: New objects until a collection looks for cycles, by default 700. Messages, rows and the parts of a spec have none,
+#: and are so many that collections took a quarter of the time in which a topic is read, or a spec of 500 tables.
 _COLLECT_AFTER = 100_000
 
 

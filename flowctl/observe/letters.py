@@ -10,8 +10,7 @@ from flowctl.errors import FlowctlError, StoppedByPolicy
 from flowctl.model import reserved
 from flowctl.observe.asking import Connections
 from flowctl.observe.world import Observed
-from flowctl.spec.spec import DeadLetters, Layout, TableSpec, TargetRef
-from flowctl.spec.topic_layout import TopicLayout
+from flowctl.spec.spec import DeadLetters, TableSpec, TargetRef
 
 
 def with_letters(
@@ -46,7 +45,7 @@ def _why_not(connections: Connections, letters: DeadLetters, to: TargetRef) -> F
 def _refused(target: Target, letters: DeadLetters, to: TargetRef) -> FlowctlError | None:
     there = target.describe([to.object])[to.object]
     if there is None:
-        refused = target.refuse_create(to.object, Layout(topic=TopicLayout(create=letters.create)))
+        refused = target.refuse_create(to.object, letters.layout)
         if refused is None:
             return None
         why, hint = refused

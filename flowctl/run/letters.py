@@ -33,8 +33,7 @@ from flowctl.run.attempt import COMMIT_MARGIN, Attempt, RunContext
 from flowctl.run.opening import open_connector, open_target, take_lease, take_table_lease
 from flowctl.run.quarantine import LINEAGE, NUMBER, ORIGIN, QUARANTINE, TABLE, Place, Sidecar, origin, remove_rejected
 from flowctl.run.reading import Landed
-from flowctl.spec.spec import Layout, TableSpec
-from flowctl.spec.topic_layout import TopicLayout
+from flowctl.spec.spec import TableSpec
 from flowctl.state import document as documents
 from flowctl.state.letters import PassedLetters, passed_at
 from flowctl.storage.buffer import BufferFolder
@@ -82,12 +81,11 @@ def place_of(stack: ExitStack, run: RunContext, table: TableSpec, target: Target
     letters = table.dead_letters
     if letters is None or letters.to is None:
         return None if target.is_log else Place(target, SIDECAR.of(table.target.object), SIDECAR)
-    layout = Layout(topic=TopicLayout(create=letters.create))
     if letters.to.connection != table.target.connection:
         found = open_connector(stack, run, letters.to.connection).target
         assert found is not None, "validate has refused connections that cannot be written"
         target = found
-    return Place(target, letters.to.object, SIDECAR, layout, shared=not target.is_log)
+    return Place(target, letters.to.object, SIDECAR, letters.layout, shared=not target.is_log)
 
 
 def places_of(stack: ExitStack, run: RunContext, table: TableSpec, target: Target) -> list[Place]:

@@ -217,6 +217,11 @@ class DeadLetters:
     to: TargetRef | None = None
     create: TopicCreation | None = None
 
+    @property
+    def layout(self) -> Layout:
+        """Of what ``to`` names."""
+        return Layout(topic=TopicLayout(create=self.create))
+
 
 @dataclass(frozen=True)
 class SchemaPolicies:

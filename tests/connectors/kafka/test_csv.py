@@ -1,4 +1,4 @@
-"""Messages of CSV: the values of files with the same line, whatever lies beside them, and misfits told apart."""
+"""Messages of CSV: the values of files with the same line, whatever lies beside them, and misfits distinguished."""
 
 from __future__ import annotations
 

@@ -120,19 +120,9 @@ def test_a_registry_that_takes_tokens(flow: Flow, target: TargetPlace, orders: O
     with schemas.gate(orders.url.partition("/apis/")[0], tokens=tokens) as url:
         url = f"{url}/apis/ccompat/v7"
         secret = '"${secret:env:CLIENT_SECRET}"'
-        oauth = f'oauth: {{token_url: "{tokens.url}", client_id: {USER}, client_secret: {secret}}}'
-        flow.write(
-            f"""version: 1
-flow: bus
-state: state
-spark: {{url: sail}}
-connections:
-  bus: {{type: kafka, brokers: "{orders.address}", registry: {{url: "{url}", {oauth}}}}}
-  out: {target.connection}
-tables:
-  orders: {{from: "bus:{orders.topic}", to: "out:{target.object}", mode: append, format: {{type: avro}}}}
-"""
-        )
+        oauth = f'{{token_url: "{tokens.url}", client_id: {USER}, client_secret: {secret}}}'
+        table = f'from: "bus:{orders.topic}", mode: append, format: {{type: avro}}'
+        write_flow(flow, orders.address, url, target, table, oauth=oauth)
         flow.env["CLIENT_SECRET"] = "wrong-secret"
         for command in ("plan", "doctor"):
             refused = flow.run(command, "flow.yaml", expect=4)

@@ -208,7 +208,7 @@ def test_letters_of_a_number_that_is_given_up_are_sent_again(flows: Flows, topic
 
 
 def test_tables_and_flows_share_a_table_for_letters(flows: Flows, topic: str) -> None:
-    """Equal sequence numbers of two tables, and of two flows, are told apart; each table replays its own."""
+    """Equal sequence numbers of two tables, and of two flows, are distinguished; each table replays its own."""
     first, second = Mixed(flows.address, topic, 1), Mixed(flows.address, f"{topic}.2", 1)
     for one in (first, second):
         one.send(10)

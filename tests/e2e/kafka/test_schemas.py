@@ -35,9 +35,9 @@ def encoded(schema: str, row: Mapping[str, Any]) -> bytes:
     return made.getvalue()
 
 
-def write_flow(flow: Flow, address: str, url: str, target: TargetPlace, table: str) -> None:
+def write_flow(flow: Flow, address: str, url: str, target: TargetPlace, table: str, *, oauth: str = "") -> None:
     written = f'  orders: {{{table}, to: "out:{target.object}"}}'
-    write_bus(flow, address, f"  out: {target.connection}", written, registry=url)
+    write_bus(flow, address, f"  out: {target.connection}", written, registry=url, oauth=oauth)
 
 
 @pytest.fixture
@@ -202,21 +202,12 @@ def test_a_table_through_a_topic_with_schemas(
     deletes = ", deletes: {detect: flag, column: gone, action: hard}" if mode == "merge" else ""
     own_key = ", key: [id]" if mode == "append" else ""
     to = f"{{connection: bus, topic: {topic}, create: {{partitions: 2}}, format: {{{format}}}{own_key}}}"
-    flow.write(
-        f"""version: 1
-flow: bus
-state: state
-spark: {{url: sail}}
-connections:
-  db: {{type: sqlite, path: shop.db}}
-  bus: {{type: kafka, brokers: "{kafka_broker}", registry: {{url: "{schema_registry}"}}}}
-  out: {{type: sqlite, path: target.db}}
-tables:
-  sent: {{from: "db:o", to: {to}, mode: {mode}{key if mode == "merge" else ""}{deletes}, cursor: {{column: n}},
+    files = "  db: {type: sqlite, path: shop.db}\n  out: {type: sqlite, path: target.db}"
+    own = key if mode == "merge" else ""
+    tables = f"""  sent: {{from: "db:o", to: {to}, mode: {mode}{own}{deletes}, cursor: {{column: n}},
     columns: {{exclude: [gone]}}}}
-  read: {{from: "bus:{topic}", to: "out:o", mode: {mode}{key}, format: {{{format}{read_key}}}}}
-"""
-    )
+  read: {{from: "bus:{topic}", to: "out:o", mode: {mode}{key}, format: {{{format}{read_key}}}}}"""
+    write_bus(flow, kafka_broker, files, tables, registry=schema_registry)
 
     def must_be_read(columns: str, rows: list[Any]) -> None:
         flow.apply("--select", "sent")

@@ -43,9 +43,11 @@ class Clicks:
         assert target.rows(COLUMNS) == sorted(self.sent, key=repr)
 
 
-def write_bus(flow: Flow, address: str, connections: str, tables: str, *, registry: str = "") -> None:
-    """A flow with the cluster as `bus`, and further connections and tables as lines of YAML."""
-    more = f', registry: {{url: "{registry}"}}' if registry else ""
+def write_bus(flow: Flow, address: str, connections: str, tables: str, *, registry: str = "", oauth: str = "") -> None:
+    """A flow with the cluster as `bus`, and further connections and tables as lines of YAML. ``registry`` is a URL,
+    ``oauth`` what it takes as YAML."""
+    options = f'url: "{registry}"' + (f", oauth: {oauth}" if oauth else "")
+    more = f", registry: {{{options}}}" if registry else ""
     flow.write(
         f"""version: 1
 flow: bus

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.csv_dialect import Csv
 from flowctl.connectors.exact import text_shape
-from flowctl.connectors.kafka.unfit import Refused, Unfit, not_csv, not_encoded, wrong_type
+from flowctl.connectors.kafka.encodings.decoder import read_each
+from flowctl.connectors.kafka.unfit import Refused, Unfit, Unreadable, not_csv, not_encoded, wrong_type
 from flowctl.model import types
 from flowctl.model.table_info import Column
 
@@ -60,8 +61,8 @@ class CsvDecoder:
             return None
         try:
             return self._unfit(self._line(value), columns)
-        except UnicodeError:
-            return self._not_encoded
+        except Unreadable as error:
+            return error.why
 
     def _unfit(self, line: bytes, columns: Sequence[Column]) -> Unfit | None:
         texts = self._texts(line)
@@ -76,20 +77,17 @@ class CsvDecoder:
 
     def _lines(self, values: Sequence[bytes | None]) -> dict[int, bytes]:
         """The line of each value that is none by the value's number."""
-        lines, refused = {}, {}
-        for at, value in enumerate(values):
-            if value is not None:
-                try:
-                    lines[at] = self._line(value)
-                except UnicodeError:
-                    refused[at] = self._not_encoded
+        lines, refused = read_each(values, self._line)
         if refused:
             raise Refused(refused)
-        return lines
+        return {at: line for at, line in enumerate(lines) if line is not None}
 
     def _line(self, value: bytes) -> bytes:
-        """In UTF-8, without the line end. ``UnicodeError`` if it is not in the encoding."""
-        text = value.decode(self._dialect.encoding)
+        """In UTF-8, without the line end. Raises :class:`~..unfit.Unreadable` if it is not in the encoding."""
+        try:
+            text = value.decode(self._dialect.encoding)
+        except UnicodeError as error:
+            raise Unreadable(self._not_encoded) from error
         line = value if self._dialect.encoding.lower() == _UTF8 else text.encode()
         return line.removesuffix(b"\n").removesuffix(b"\r")
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from flowctl.connectors.kafka.envelopes import fields_of, is_truncation, unavailable_field
-from flowctl.connectors.kafka.unfit import NO_KEY, TRUNCATE, Unfit, not_change, unavailable
+from flowctl.connectors.kafka.unfit import NO_KEY, TRUNCATE, Unfit, Unreadable, not_change, unavailable
 from flowctl.model.table_info import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+Read = TypeVar("Read")
 
 
 class Decoder(Protocol):
@@ -23,6 +26,21 @@ class Decoder(Protocol):
         self, value: bytes | None, columns: Sequence[Column], envelope: str = "", key: Sequence[str] = ()
     ) -> Unfit | None:
         """Why a value certainly does not fit. None: it may fit."""
+
+
+def read_each(
+    values: Sequence[bytes | None], read: Callable[[bytes], Read]
+) -> tuple[list[Read | None], dict[int, Unfit]]:
+    """What ``read`` makes of the values that it can read, in order, None for a tombstone; and why it cannot read the
+    others, by their numbers: those for which it raises :class:`~.unfit.Unreadable`."""
+    made: list[Read | None] = []
+    refused: dict[int, Unfit] = {}
+    for at, value in enumerate(values):
+        try:
+            made.append(None if value is None else read(value))
+        except Unreadable as error:
+            refused[at] = error.why
+    return made, refused
 
 
 def unfit_row(row: Mapping[str, Any], columns: Sequence[Column], envelope: str, key: Sequence[str]) -> Unfit | None:

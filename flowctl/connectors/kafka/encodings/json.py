@@ -29,11 +29,8 @@ class JsonDecoder:
         try:
             row = _parser()(value)
             value.decode()
-        except (
-            msgspec.ValidationError,
-            RecursionError,
-        ):  # of numbers and nesting that this way of parsing has no room for
-            return None
+        except (msgspec.ValidationError, RecursionError):
+            return None  # a number or a nesting for which this way of parsing has no room
         except ValueError:
             return NOT_JSON
         if not isinstance(row, dict):

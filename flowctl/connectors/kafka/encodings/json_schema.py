@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.kafka.encodings.decoder import read_each
 from flowctl.connectors.kafka.encodings.json import JsonDecoder
 from flowctl.connectors.kafka.encodings.schema import Field, record
 from flowctl.connectors.kafka.encodings.written import Writers
@@ -102,13 +103,7 @@ class RegisteredJsonDecoder:
     inner: JsonDecoder
 
     def decoded(self, values: Sequence[bytes | None], columns: Sequence[Column]) -> list[pa.Array]:
-        objects: list[bytes | None] = []
-        refused: dict[int, Unfit] = {}
-        for at, value in enumerate(values):
-            try:
-                objects.append(None if value is None else self.writers.of(value)[2])
-            except Unreadable as error:
-                refused[at] = error.why
+        objects, refused = read_each(values, lambda value: self.writers.of(value)[2])
         if refused:
             raise Refused(refused)
         return self.inner.decoded(objects, columns)

@@ -9,7 +9,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl.connectors.arrow import arrow_type
-from flowctl.connectors.kafka.encodings.decoder import unfit_row
+from flowctl.connectors.kafka.encodings.decoder import read_each, unfit_row
 from flowctl.connectors.kafka.encodings.fitting import array_of, constant, fitted
 from flowctl.connectors.kafka.encodings.schema import Field, WriterSchema, lacking
 from flowctl.connectors.kafka.registry import Registry
@@ -143,13 +143,7 @@ class WrittenDecoder:
         self._kept.clear()
         if len(kept) == len(values) and all(map(is_, values, (value for value, _ in kept))):
             return [parsed for _, parsed in kept]
-        made: list[Parsed | None] = []
-        refused: dict[int, Unfit] = {}
-        for at, value in enumerate(values):
-            try:
-                made.append(None if value is None else _parsed(*self.writers.of(value)))
-            except Unreadable as error:
-                refused[at] = error.why
+        made, refused = read_each(values, lambda value: _parsed(*self.writers.of(value)))
         if refused:
             rest = (value for at, value in enumerate(values) if at not in refused)
             self._kept.extend(zip(rest, made, strict=True))
