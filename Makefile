@@ -44,17 +44,17 @@ test-unit-others: venv
 test: lint
 	$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-spark test-e2e test-sail test-runs test-others test-streams test-kafka
 
-# Of tests/run, beside tests/connectors: so the parts are about equally long.
-BESIDE := tests/run/test_stage.py
+# Of tests/run, on both engines, as the connectors are.
+ON_BOTH := tests/connectors tests/run/test_stage.py
 
 test-spark: venv
-	$(BIN)/python -m pytest -m "engine and not full" tests/connectors $(BESIDE)
+	$(BIN)/python -m pytest -m "engine and not full" $(ON_BOTH)
 
 test-runs: venv
-	$(BIN)/python -m pytest -m "engine and not full" --ignore=tests/e2e --ignore=tests/connectors $(BESIDE:%=--ignore=%)
+	$(BIN)/python -m pytest -m "engine and not full" --ignore=tests/e2e $(ON_BOTH:%=--ignore=%)
 
 test-sail: venv
-	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "engine and not full" tests/connectors tests/run/test_effects_shown.py
+	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "engine and not full" $(ON_BOTH) tests/run/test_effects.py tests/run/test_effects_shown.py
 
 test-e2e: venv
 	$(BIN)/python -m pytest -m "not full" tests/e2e --ignore=tests/e2e/streams --ignore=tests/e2e/kafka
@@ -73,7 +73,7 @@ test-others: venv
 test-full: lint
 	FLOWCTL_TEST_S3=versitygw $(BIN)/python -m pytest
 	FLOWCTL_TEST_SPARK=connect $(BIN)/python -m pytest -m engine tests/connectors
-	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m engine tests/connectors tests/run/test_effects.py
+	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m engine $(ON_BOTH) tests/run/test_effects.py
 
 # All cases at scale 1 beside all peers, some hours on a machine that has nothing else to do; writes bench/RESULTS.md.
 bench: venv

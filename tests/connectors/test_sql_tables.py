@@ -76,6 +76,7 @@ def test_a_name_that_no_column_has(runs: SharedRuns, keys: dict[str, Any], path:
     assert not (runs.folder / "lake" / "b").exists()
 
 
+@pytest.mark.full
 def test_an_excluded_column_may_go_as_long_as_none_comes(runs: SharedRuns) -> None:
     statements(runs.folder, "ALTER TABLE a ADD COLUMN email TEXT")
     b = by_sql("SELECT * FROM {{ ref('a') }}", columns={"exclude": ["email"]})
@@ -92,6 +93,7 @@ def test_an_excluded_column_may_go_as_long_as_none_comes(runs: SharedRuns) -> No
     assert [len(texts) for texts in warned] == [1] and warned[0][0].startswith('columns.exclude names "email"')
 
 
+@pytest.mark.full
 def test_a_table_that_is_up_to_date_has_not_got_its_new_column_yet(runs: SharedRuns) -> None:
     """It gets it with its next rows; until then it is read as it is, whoever else has new rows."""
     statements(runs.folder, "CREATE TABLE c (id INTEGER, x TEXT)", "INSERT INTO c VALUES (1, 'old')")
@@ -171,6 +173,7 @@ def without_what_was_read(folder: Path) -> None:
     newest.write_text(json.dumps(document))
 
 
+@pytest.mark.full
 def test_what_an_older_flowctl_has_made_gets_the_columns_that_came_before_this_one(runs: SharedRuns) -> None:
     """They were in what it read already, and it went on without them. What is as it was stays so."""
     b = by_sql("SELECT * FROM {{ ref('a') }}", mode="merge", key=["id"])

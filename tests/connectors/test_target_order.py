@@ -37,6 +37,7 @@ def merge(writer: Writer, seq: int, *rows: Row, **job: Any) -> list[tuple[Any, .
     return sorted((id, name, order, at is not None) for id, name, order, at in found)
 
 
+@pytest.mark.long_on_spark("postgres", "sqlite")
 def test_a_merge_leaves_out_what_is_older_than_the_row(writer: Writer) -> None:
     must_leave_out_what_is_older(writer)
 
@@ -74,6 +75,7 @@ def test_rows_without_an_order_are_older_than_everything(writer: Writer) -> None
     assert merge(writer, 3, put(1, "c", "1")) == [(1, "c", "1", False), (2, "b", "2", False)]
 
 
+@pytest.mark.long_on_spark
 def test_a_history_leaves_out_what_is_not_newer(writer: Writer) -> None:
     def write(seq: int, *rows: Row, in_memory: bool | None = None) -> Sequence[tuple[Any, ...]]:
         writer.write([{**row, DETECTED_COLUMN: False} for row in rows], seq, "scd2", in_memory=in_memory, **DATED)

@@ -26,7 +26,7 @@ tables:
 """
 COLUMNS = ["id", "note"]
 ADOPTED = dict.fromkeys(MODES, "2026-01-01 00:00:00") | {"truncate": "full"}
-IN_EVERY_RUN = (("delta", "append"), ("sqlite", "truncate"), ("postgres", "merge"))
+IN_EVERY_RUN = (("postgres", "merge"),)
 
 
 def write(flow: Flow, name: str, target: TargetPlace, mode: str) -> None:

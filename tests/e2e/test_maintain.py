@@ -148,7 +148,7 @@ def test_sidecars_are_maintained_with_their_table(flow: Flow) -> None:
     assert len(rows) == ROWS + 1 and (3, "a", False) in rows and (3, "changed", True) in rows
 
 
-@pytest.mark.parametrize("point", ["in_commit", "after_commit"])
+@pytest.mark.parametrize("point", ["in_commit", pytest.param("after_commit", marks=pytest.mark.full)])
 def test_killed_it_changes_no_row_and_continues(flow: Flow, point: str) -> None:
     scatter(orders(flow))
     flow.run("maintain", "flow.yaml", "--yes", env={"FLOWCTL_CRASH_AT": f"{point}:orders"}, expect=-9)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from flowctl.connectors.delta import deletion_vectors
 from flowctl.connectors.delta.location import TableLocation
@@ -77,6 +78,7 @@ def live_rows(url: str, server: S3Server, columns: Sequence[str]) -> list[tuple[
     return sorted(found, key=repr)
 
 
+@pytest.mark.full
 def test_a_flow_that_lives_in_object_storage(tmp_path: Path, s3_server: S3Server, s3_bucket: str) -> None:
     """Begun on Sail, continued on Spark."""
     flow = Flow(tmp_path, {"AK": s3_server.access_key, "SK": s3_server.secret_key})

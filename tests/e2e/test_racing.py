@@ -118,7 +118,7 @@ def test_delta_with_spark(tmp_path_factory: pytest.TempPathFactory, mode: str, p
 
 
 @pytest.mark.parametrize("mode", ["append", pytest.param("truncate", marks=pytest.mark.full)])
-@pytest.mark.parametrize("numbers", [SHORT, pytest.param(LONG, marks=pytest.mark.full)])
+@pytest.mark.parametrize("numbers", [4, pytest.param(LONG, marks=pytest.mark.full)])
 def test_delta_on_an_object_store(
     tmp_path_factory: pytest.TempPathFactory, s3_server: S3Server, s3_bucket: str, mode: str, numbers: int
 ) -> None:

@@ -149,14 +149,14 @@ def flow(request: pytest.FixtureRequest, tmp_path: Path, engine: Engine, monkeyp
     return Flow(runs, Orders(tmp_path / "source.db"), TargetPlace(kind, "", object, location), connection)
 
 
-#: On Sail each case takes a second, on Spark ten: there the ways of each target that differ most.
+#: The ways of each target that differ most.
 SHORT = {("delta", "scd2"), ("postgres", "soft missing keys"), ("sqlite", "append")}
 
 
 @pytest.mark.parametrize(
     ("flow", "name"),
     [
-        pytest.param(kind, name, marks=() if (kind, name) in SHORT else pytest.mark.long_on_spark)
+        pytest.param(kind, name, marks=pytest.mark.long_on_spark if (kind, name) in SHORT else pytest.mark.full)
         for kind in KINDS
         for name in TABLES
     ],
@@ -188,7 +188,7 @@ HISTORIES = {"rows": TABLES["truncate"], "other keys": {**TABLES["scd2"], "key":
 
 @pytest.mark.parametrize(
     ("flow", "before"),
-    [pytest.param(kind, name, marks=pytest.mark.long_on_spark) for kind in KINDS for name in HISTORIES],
+    [pytest.param(kind, name, marks=pytest.mark.full) for kind in KINDS for name in HISTORIES],
     indirect=["flow"],
 )
 def test_a_history_in_the_place_of_something_else(flow: Flow, before: str) -> None:

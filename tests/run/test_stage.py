@@ -148,7 +148,7 @@ class Bench:
         return self.spark.createDataFrame([(key,) for key in keys], "id int")
 
 
-@pytest.fixture(params=[False, True], ids=["on engine", "in memory"])
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.long_on_spark)], ids=["on engine", "in memory"])
 def bench(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
     return Bench(spark, Buffer(str(tmp_path), "run", {}), in_memory=request.param)
 

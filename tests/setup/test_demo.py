@@ -54,15 +54,9 @@ def test_the_source_is_the_whole_package_with_keys_that_are_keys(nycflights: Mod
     assert len(list(weather(tmp_path))) > 26_115
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize(
-    "place",
-    [
-        "local[*]",
-        pytest.param("cluster", marks=pytest.mark.full),
-        pytest.param("connect_server", marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.parametrize("place", ["local[*]", "cluster", "connect_server"])
 def test_after_the_demo_the_lake_is_what_the_source_is(
     place: str, request: pytest.FixtureRequest, engine: Engine, tmp_path: Path
 ) -> None:

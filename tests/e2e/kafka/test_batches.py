@@ -61,7 +61,8 @@ def test_a_killed_apply_loses_and_doubles_no_message(
     assert flow.actions() == {"clicks": "none"}
 
 
-@pytest.mark.parametrize("kind", ["delta", pytest.param("sqlite", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["delta", "sqlite"])
 def test_a_backlog_shrinks_though_each_run_is_killed_after_its_first_commit(
     kind: Kind, tmp_path: Path, kafka_broker: str, topic: str
 ) -> None:

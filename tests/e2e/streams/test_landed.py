@@ -24,6 +24,7 @@ def flow_in(folder: Path, url: str, tables: str, stream: str) -> Flow:
     return write_flow(folder, url, [], tables, stream)
 
 
+@pytest.mark.full
 def test_a_second_flow_reads_what_the_first_captures(tmp_path: Path, postgres_database: str) -> None:
     (tmp_path / "a").mkdir()
     second = flow_in(tmp_path / "b", postgres_database, PATTERN, LANDED)

@@ -98,6 +98,7 @@ def test_a_stopped_table_holds_the_others(tmp_path: Path, postgres_database: str
     must_have_all(postgres_database, tmp_path)
 
 
+@pytest.mark.full
 def test_a_detached_table_catches_up(tmp_path: Path, postgres_database: str) -> None:
     flow = begun(tmp_path, postgres_database, stream="on_table_error: detach, batch: {rows: 1}")
     insert(postgres_database, 2)

@@ -16,6 +16,7 @@ LOG = '  log: {from: "cdc:public.one", to: "lake:log", mode: append}\n'
 HISTORY = '  history: {from: "cdc:public.one", to: "lake:history", mode: scd2}\n'
 
 
+@pytest.mark.full
 def test_a_prepared_transaction_counts_once_it_has_committed(tmp_path: Path, postgres_database: str) -> None:
     flow, lake = begun(tmp_path, postgres_database, ONE + LOG), DeltaPlace(tmp_path / "lake")
     with psycopg.connect(postgres_database, autocommit=True) as connection:
