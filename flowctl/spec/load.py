@@ -23,7 +23,7 @@ from flowctl.spec.spec import Spec
 from flowctl.spec.streams import check_streams, check_tables_of_streams, stream
 from flowctl.spec.tables import check_tables
 from flowctl.spec.template import render
-from flowctl.spec.topics import check_groups, check_registries
+from flowctl.spec.topics import check_groups, check_registries, check_truncates
 from flowctl.spec.variables import variables_of
 
 
@@ -75,6 +75,7 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
     entries, tables = check_tables(effective_tables(root), Sources(types, stream_sources), findings)
     findings.extend(check_flow(entries, tables))
     findings.extend(check_groups(tables))
+    findings.extend(check_truncates(tables, types))
     named = root.entries["connections"].entries if "connections" in root.entries else {}
     findings.extend(check_registries([name for name, node in named.items() if "registry" in node.entries], tables))
     resolved = _build_effective(root, entries)

@@ -9,6 +9,8 @@ from typing import Any
 from flowctl.diagnostics import Diagnostic
 from flowctl.spec.findings import Findings
 from flowctl.spec.node import Node
+from flowctl.spec.references import ConnectionTypes
+from flowctl.spec.schema import object_syntax
 from flowctl.spec.spec import TableSpec, TopicSource
 
 #: The types of `format` whose messages have fields.
@@ -82,6 +84,17 @@ def check_groups(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
                 what = f"`{first.id}` and `{table.id}` show the offsets of one topic in one group"
                 hint = f"Give one of them another `group`; `{first.id}` is at {first.mark}"
                 yield Diagnostic(what, hint, table.mark_of("from.group"), "same-group")
+
+
+def check_truncates(tables: Sequence[TableSpec], connections: ConnectionTypes) -> Iterator[Diagnostic]:
+    """As for streams: a topic that is written keeps its messages, and nobody knows which keys they have."""
+    for table in tables:
+        type, format = connections[table.target.connection], table.format
+        is_merged = table.mode == "merge" and type is not None and object_syntax(type) == "topic"
+        if is_merged and format.get("envelope") == "debezium" and format.get("on_truncate", "apply") == "apply":
+            what = f"{table.target} is a topic, whose rows cannot be removed when their source table is truncated"
+            hint = "Set `on_truncate: fail` or `ignore` in `format`"
+            yield Diagnostic(what, hint, table.mark_of("format.on_truncate"), "truncate-topic")
 
 
 def _needs_registry(kind: str, options: Mapping[str, Any]) -> bool:
@@ -158,6 +171,9 @@ def _check_rows(table: Node, kind: str, findings: Findings) -> None:
     if parts and parts[0].text == "maxwell" and kind in ("avro", "protobuf"):
         findings.error(parts[0], "Maxwell writes JSON", "Use `type: json`", "unusable-key")
     _check_order(table, findings)
+    if format and (truncates := format.entries.get("on_truncate")) and (not parts or parts[0].text != "debezium"):
+        what = "only Debezium's envelope tells of truncates; Maxwell sends nothing when a table is truncated"
+        findings.error(truncates.place, what, "Remove it, or add `envelope: debezium`", "unusable-key")
     if not mode or mode.text not in ("merge", "scd2"):
         return
     if format and (headers := format.entries.get("headers")):
