@@ -75,7 +75,6 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
     entries, tables = check_tables(effective_tables(root), Sources(types, stream_sources), findings)
     findings.extend(check_flow(entries, tables))
     findings.extend(check_groups(tables))
-    findings.extend(check_truncates(tables, types))
     named = root.entries["connections"].entries if "connections" in root.entries else {}
     findings.extend(check_registries([name for name, node in named.items() if "registry" in node.entries], tables))
     resolved = _build_effective(root, entries)
@@ -89,6 +88,7 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
         for name, node in (written.entries if written else {}).items()
     }
     findings.extend(check_tables_of_streams(streams, tables, state.unsafe, types))
+    findings.extend(check_truncates(tables, types))
     if findings.diagnostics:
         return Reading(None, resolved, findings.sorted)
     spec = Spec(

@@ -87,14 +87,21 @@ def check_groups(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
 
 
 def check_truncates(tables: Sequence[TableSpec], connections: ConnectionTypes) -> Iterator[Diagnostic]:
-    """As for streams: a topic that is written keeps its messages, and nobody knows which keys they have."""
     for table in tables:
-        type, format = connections[table.target.connection], table.format
-        is_merged = table.mode == "merge" and type is not None and object_syntax(type) == "topic"
-        if is_merged and format.get("envelope") == "debezium" and format.get("on_truncate", "apply") == "apply":
-            what = f"{table.target} is a topic, whose rows cannot be removed when their source table is truncated"
-            hint = "Set `on_truncate: fail` or `ignore` in `format`"
-            yield Diagnostic(what, hint, table.mark_of("format.on_truncate"), "truncate-topic")
+        format = table.format
+        if format.get("envelope") == "debezium" and format.get("on_truncate", "apply") == "apply":
+            what, hint = keeps_its_rows(table, connections), "Set `on_truncate: fail` or `ignore` in `format`"
+            if what:
+                yield Diagnostic(what, hint, table.mark_of("format.on_truncate"), "truncate-topic")
+
+
+def keeps_its_rows(table: TableSpec, connections: ConnectionTypes) -> str:
+    """Why a truncate of its source cannot remove the table's rows; empty if it can, or adds one. A topic keeps its
+    messages, and nobody knows which keys they have."""
+    type = connections[table.target.connection]
+    if table.mode == "append" or type is None or object_syntax(type) != "topic":
+        return ""
+    return f"`{table.id}` writes {table.target}, a topic, whose rows cannot be removed when its source is truncated"
 
 
 def _needs_registry(kind: str, options: Mapping[str, Any]) -> bool:
@@ -171,9 +178,12 @@ def _check_rows(table: Node, kind: str, findings: Findings) -> None:
     if parts and parts[0].text == "maxwell" and kind in ("avro", "protobuf"):
         findings.error(parts[0], "Maxwell writes JSON", "Use `type: json`", "unusable-key")
     _check_order(table, findings)
-    if format and (truncates := format.entries.get("on_truncate")) and (not parts or parts[0].text != "debezium"):
-        what = "only Debezium's envelope tells of truncates; Maxwell sends nothing when a table is truncated"
-        findings.error(truncates.place, what, "Remove it, or add `envelope: debezium`", "unusable-key")
+    envelope = parts[0].text if parts else ""
+    if format and (truncates := format.entries.get("on_truncate")) and envelope != "debezium":
+        what, hint = "only the envelope of Debezium tells of truncates", "Add `envelope: debezium`, or remove it"
+        if envelope == "maxwell":
+            what, hint = "Maxwell sends nothing when a table is truncated", "Remove it"
+        findings.error(truncates.place, what, hint, "unusable-key")
     if not mode or mode.text not in ("merge", "scd2"):
         return
     if format and (headers := format.entries.get("headers")):
