@@ -54,7 +54,7 @@ test-runs: venv
 	$(BIN)/python -m pytest -m "engine and not full" --ignore=tests/e2e --ignore=tests/connectors $(BESIDE:%=--ignore=%)
 
 test-sail: venv
-	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "engine and not full" tests/connectors tests/run/test_effects_shown.py
+	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "engine and not full" tests/connectors tests/run/test_effects_shown.py tests/run/test_truncation.py
 
 test-e2e: venv
 	$(BIN)/python -m pytest -m "not full" tests/e2e --ignore=tests/e2e/streams --ignore=tests/e2e/kafka
@@ -73,7 +73,7 @@ test-others: venv
 test-full: lint
 	FLOWCTL_TEST_S3=versitygw $(BIN)/python -m pytest
 	FLOWCTL_TEST_SPARK=connect $(BIN)/python -m pytest -m engine tests/connectors
-	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m engine tests/connectors tests/run/test_effects.py
+	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m engine tests/connectors tests/run/test_effects.py tests/run/test_truncation.py
 
 # All cases at scale 1 beside all peers, some hours on a machine that has nothing else to do; writes bench/RESULTS.md.
 bench: venv

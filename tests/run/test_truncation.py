@@ -55,6 +55,7 @@ def make(spark: SparkSession, tmp_path: Path) -> Iterator[Any]:
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 25))]
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("table", [TABLE, HARD, ORDERED], ids=["soft", "hard", "ordered"])
 def test_messages_of_one_partition_in_any_batches(table: TableSpec, seed: int, make: Any) -> None:
@@ -68,6 +69,7 @@ def test_messages_of_one_partition_in_any_batches(table: TableSpec, seed: int, m
         assert there.live == source_rows(seen), seen
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("table", [HISTORY, ORDERED_HISTORY], ids=["plain", "ordered"])
 def test_a_history_in_any_batches(table: TableSpec, seed: int, make: Any) -> None:
@@ -80,6 +82,7 @@ def test_a_history_in_any_batches(table: TableSpec, seed: int, make: Any) -> Non
         assert there.rows("id", "name", "valid_from", "valid_to") == source_versions(taken), taken
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("table", [ORDERED, ORDERED_HISTORY], ids=["merge", "scd2"])
 def test_partitions_that_come_late_and_again(table: TableSpec, seed: int, make: Any) -> None:
@@ -107,7 +110,16 @@ def test_partitions_that_come_late_and_again(table: TableSpec, seed: int, make: 
     assert there.live == source_rows(log), (log, partitions)
 
 
-@pytest.mark.parametrize("table", [TABLE, HARD, ORDERED, HISTORY, ORDERED_HISTORY], ids=repr)
+@pytest.mark.parametrize(
+    "table",
+    [
+        pytest.param(HARD, id="hard"),
+        pytest.param(TABLE, id="soft", marks=pytest.mark.long_on_spark),
+        pytest.param(ORDERED, id="ordered", marks=pytest.mark.long_on_spark),
+        pytest.param(HISTORY, id="scd2", marks=pytest.mark.long_on_spark),
+        pytest.param(ORDERED_HISTORY, id="ordered-scd2"),
+    ],
+)
 def test_around_one_truncate(table: TableSpec, make: Any) -> None:
     """What was there, what is before it in the batch, and what comes back after it; two in a row; an empty target."""
     there = make(replace(table, id="t"))
@@ -122,6 +134,7 @@ def test_around_one_truncate(table: TableSpec, make: Any) -> None:
         assert there.rows("id", "name", "valid_from", "valid_to") == versions
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize("table", [ORDERED, ORDERED_HISTORY], ids=["merge", "scd2"])
 def test_an_older_change_that_comes_after_its_truncate_is_ignored(table: TableSpec, make: Any) -> None:
     """Also of a row that the target never had, and in a later batch, whose position has the place."""
@@ -144,6 +157,7 @@ def test_an_older_truncate_leaves_newer_rows(make: Any) -> None:
     assert there.live == {2: "b"}
 
 
+@pytest.mark.long_on_spark
 def test_the_guard_counts_what_a_truncate_deletes(make: Any) -> None:
     for table in (TABLE, HARD, ORDERED):
         there = make(replace(table, guard=Guard(max_deleted=0.5)))
@@ -152,6 +166,7 @@ def test_the_guard_counts_what_a_truncate_deletes(make: Any) -> None:
             there.stage(messages(truncate(9), start=4))
 
 
+@pytest.mark.long_on_spark
 def test_the_guard_does_not_count_what_is_older_than_the_row(make: Any) -> None:
     there = make(replace(ORDERED, guard=Guard(max_deleted=0.5)))
     there.take(messages(truncate(1), *(Change(5, id, "a") for id in range(4))))
@@ -159,8 +174,9 @@ def test_the_guard_does_not_count_what_is_older_than_the_row(make: Any) -> None:
     assert there.live == dict.fromkeys(range(4), "a")
 
 
+@pytest.mark.long_on_spark
 def test_a_rejected_row_is_kept_apart_and_does_not_save_the_stored_one(make: Any) -> None:
-    check = OneOf(MARK, "quarantine", "name", ("a",))
+    check = OneOf(column="name", values=("a",), on_fail="quarantine", mark=MARK)
     for table in (TABLE, HARD, ORDERED):
         there = make(replace(table, expect=(check,)))
         there.take(messages(Change(1, 1, "a")))
