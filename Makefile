@@ -46,6 +46,8 @@ test: lint
 
 # Of tests/run, on both engines, as the connectors are.
 ON_BOTH := tests/connectors tests/run/test_stage.py
+# What is long on Spark, and runs on Sail in its short form.
+ON_SAIL := tests/run/test_effects.py tests/run/test_effects_shown.py tests/run/test_truncation.py
 
 test-spark: venv
 	$(BIN)/python -m pytest -m "engine and not full" $(ON_BOTH)
@@ -54,7 +56,7 @@ test-runs: venv
 	$(BIN)/python -m pytest -m "engine and not full" --ignore=tests/e2e $(ON_BOTH:%=--ignore=%)
 
 test-sail: venv
-	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "engine and not full" $(ON_BOTH) tests/run/test_effects.py tests/run/test_effects_shown.py
+	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "engine and not full" $(ON_BOTH) $(ON_SAIL)
 
 test-e2e: venv
 	$(BIN)/python -m pytest -m "not full" tests/e2e --ignore=tests/e2e/streams --ignore=tests/e2e/kafka
@@ -73,7 +75,7 @@ test-others: venv
 test-full: lint
 	FLOWCTL_TEST_S3=versitygw $(BIN)/python -m pytest
 	FLOWCTL_TEST_SPARK=connect $(BIN)/python -m pytest -m engine tests/connectors
-	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m engine $(ON_BOTH) tests/run/test_effects.py
+	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m engine $(ON_BOTH) $(ON_SAIL)
 
 # All cases at scale 1 beside all peers, some hours on a machine that has nothing else to do; writes bench/RESULTS.md.
 bench: venv

@@ -100,7 +100,7 @@ def record_batches(rows: Batch) -> Iterator[pa.RecordBatch]:
             assert_never(rows)
 
 
-def where_equal(rows: Batch, column: str, value: str) -> Batch:
+def where_equal(rows: Batch, column: str, value: str | bool) -> Batch:
     """The rows whose ``column`` is ``value``."""
     match rows:
         case InMemory(held):

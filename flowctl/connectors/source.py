@@ -36,6 +36,8 @@ PLACE_COLUMN = "_flowctl_place"
 DELETED_COLUMN = "_flowctl_deleted"
 #: An additional column of frames of changes: when the change took place.
 TIME_COLUMN = "_flowctl_time"
+#: An additional column of frames of changes: whether the whole table was truncated, and all of the row is null.
+TRUNCATED_COLUMN = "_flowctl_truncated"
 #: An additional column of frames of changes: text that is greater in changes of a row that the source has made later.
 SOURCE_ORDER_COLUMN = "_flowctl_source_order"
 
@@ -232,7 +234,7 @@ class Snapshot(ABC):
 
 class Capture(ABC):
     """One moment of one relation that only this process can read. ``own_columns`` are further columns that it has when
-    they are requested: :data:`PLACE_COLUMN`, :data:`DELETED_COLUMN`, :data:`TIME_COLUMN`."""
+    they are requested: those of changes, such as :data:`PLACE_COLUMN` and :data:`DELETED_COLUMN`."""
 
     own_columns: tuple[Column, ...] = ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from flowctl.model import codec, types, value
@@ -115,9 +115,12 @@ class LandedPosition:
 
 @dataclass(frozen=True)
 class OffsetsPosition:
-    """For a topic: the offset of the next message of each partition, sorted by partition."""
+    """For a topic: the offset of the next message of each partition, sorted by partition. ``truncated`` is the place in
+    the source's log of the newest truncate that was applied: older changes may still come, from other partitions, or
+    because they are sent again. Empty: none, or changes have no such order."""
 
     offsets: tuple[tuple[int, int], ...]
+    truncated: str = ""
 
     def of(self, partition: int) -> int | None:
         """None for a partition that did not exist."""
@@ -125,7 +128,7 @@ class OffsetsPosition:
 
     def or_else(self, other: OffsetsPosition) -> OffsetsPosition:
         """This position, and that of ``other`` for the partitions that it lacks."""
-        return OffsetsPosition(tuple(sorted({**dict(other.offsets), **dict(self.offsets)}.items())))
+        return replace(self, offsets=tuple(sorted({**dict(other.offsets), **dict(self.offsets)}.items())))
 
     def messages_since(self, lower: OffsetsPosition | None) -> int:
         """How many offsets lie between ``lower`` and this position: at least as many as there are messages."""
@@ -170,8 +173,9 @@ def to_json(position: Position) -> dict[str, Any]:
             return {"kind": "lsn", "lsn": str(position)}
         case LandedPosition(batch, at, since):
             return {"kind": "landed", "batch": batch, "at": at, "since": since}
-        case OffsetsPosition(offsets):
-            return {"kind": "offsets", "offsets": {str(partition): offset for partition, offset in offsets}}
+        case OffsetsPosition(offsets, truncated):
+            listed = {str(partition): offset for partition, offset in offsets}
+            return {"kind": "offsets", "offsets": listed, **({"truncated": truncated} if truncated else {})}
         case _:
             assert_never(position)
 
@@ -196,7 +200,8 @@ def from_json(document: Mapping[str, Any]) -> Position:
         case "landed":
             return LandedPosition(document["batch"], document["at"], document["since"])
         case "offsets":
-            return OffsetsPosition(tuple(sorted((int(key), int(at)) for key, at in document["offsets"].items())))
+            offsets = sorted((int(key), int(at)) for key, at in document["offsets"].items())
+            return OffsetsPosition(tuple(offsets), document.get("truncated", ""))
         case kind:
             raise ValueError(f"unknown position kind {kind!r}; a newer flowctl wrote it")
 

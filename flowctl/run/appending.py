@@ -23,6 +23,7 @@ from flowctl.observe.lower_bound import read_from
 from flowctl.plan.ties import rows_are_gone, starting_over
 from flowctl.run.masking import maskable
 from flowctl.run.reading import Landed, LandedSnapshot, rows_of
+from flowctl.run.truncation import Truncates, find_truncates, with_truncate
 from flowctl.spec.spec import TableSpec
 from flowctl.sql.row_hash import row_hash_sql
 from flowctl.storage.buffer import Buffer
@@ -43,11 +44,12 @@ _UNKNOWN = ""
 @dataclass(frozen=True)
 class IntervalRead:
     """``rows`` are the interval's, for append without those already written; ``position`` is the one to record;
-    ``landed`` tells of rows that this process has read alone."""
+    ``landed`` tells of rows that this process has read alone, ``truncates`` of those among messages."""
 
     rows: Batch
     position: Position
     landed: Landed | None = None
+    truncates: Truncates | None = None
 
 
 def read_interval(
@@ -67,7 +69,8 @@ def read_interval(
         request = ReadRequest(columns, interval, masked=maskable(table, columns, interval))
         if isinstance(snapshot, LandedSnapshot):
             landed = snapshot.land(request, letters)
-            return IntervalRead(landed.rows, upper, landed)
+            truncates = find_truncates(landed.rows, table, interval)
+            return IntervalRead(landed.rows, with_truncate(upper, truncates, table), landed, truncates)
         return IntervalRead(rows_of(snapshot, request), upper)
     return _Append(spark, snapshot, columns, table, interval, upper, buffer, spec_path).read()
 

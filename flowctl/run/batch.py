@@ -152,8 +152,7 @@ def keyed(
 def one_per_key(frame: DataFrame, table: TableSpec) -> DataFrame:
     """The latest row of each key (for scd2: of each key and event time): the one with the highest cursor, or the last
     place in files; ties are broken by the row's hash, so that a rerun gives the same result. If changes have an order
-    in their source, the last one by it, and a history has only those that are newer than all before them. Quarantined
-    rows are not compared and are all kept."""
+    in their source, the last one by it. Quarantined rows are not compared and are all kept."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -162,17 +161,20 @@ def one_per_key(frame: DataFrame, table: TableSpec) -> DataFrame:
     order = [f.col(_ORDER).desc_nulls_last(), f.col(_TIE).desc()]
     if table.has_source_order:
         order = [named(SOURCE_ORDER).desc(), *order]
-        frame = _in_source_order(frame, table, is_rejected) if table.mode == "scd2" else frame
     window = Window.partitionBy(*[named(name) for name in identity], is_rejected).orderBy(*order)
     ranked = frame.withColumn(_RANK, f.row_number().over(window))
     return ranked.where((f.col(_RANK) == 1) | is_rejected).drop(_RANK)
 
 
-def _in_source_order(frame: DataFrame, table: TableSpec, is_rejected: SparkColumn) -> DataFrame:
-    """Without the rows that are not newer than all of the same key before them: they are sent again."""
+def in_source_order(frame: DataFrame, table: TableSpec) -> DataFrame:
+    """A history's changes without those that are not newer than all of the same key before them: they are sent again.
+    Quarantined rows are all kept."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
+    if not table.has_source_order or table.mode != "scd2":
+        return frame
+    is_rejected = named(REASON_COLUMN).isNotNull()
     window = Window.partitionBy(*[named(name) for name in table.key], is_rejected)
     before = window.orderBy(f.col(_ORDER), named(SOURCE_ORDER)).rowsBetween(Window.unboundedPreceding, -1)
     newest = f.max(named(SOURCE_ORDER)).over(before)

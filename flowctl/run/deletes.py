@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from flowctl.connectors.letters import REASON_COLUMN
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.engine.spark_types import named
+from flowctl.model.table_info import Column
+from flowctl.run.checks import BatchCounts
 from flowctl.spec.spec import DetectFlag, TableSpec
+from flowctl.sql.difference import SOURCE_ORDER
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+    from flowctl.run.stage import Staging
 
 SOFT_DELETED = "_deleted_at"
 
@@ -41,6 +48,32 @@ def missed(source_keys: DataFrame, target_live: DataFrame, batch: DataFrame, key
     return _pair(unknown, batch, key, "left_anti")
 
 
+def scanned(work: Staging) -> list[Column]:
+    """The key columns, those that mark live rows, and the order of changes, as far as the target has them before this
+    commit."""
+    own = (SOFT_DELETED, "is_current", SOURCE_ORDER)
+    added = {change.column for change in work.columns.changes if change.action in ("add", "text")}
+    wanted = [column for column in work.columns.target if column.name in work.table.key or column.name in own]
+    return [column for column in wanted if column.name not in added]
+
+
+def count_live(work: Staging, rows: DataFrame, counts: BatchCounts) -> int:
+    """How many of the target's live rows the deletions of the batch concern (:func:`may_repeat`): by their order, those
+    that are not newer. Called only if they are too many."""
+
+    key, there = work.table.key, scanned(work)
+    retyped = {change.column for change in work.columns.changes if change.action == "retype"}
+    if not {*key} <= {column.name for column in there} - retyped:  # a full refresh with another key replaces them all
+        return min(counts.deletes, counts.target_rows or 0)
+    stored = live(work.target.scan(work.spark, work.table.target.object, there), work.table.mode)
+    deleted = rows.where(named(REASON_COLUMN).isNull() & (named(OP_COLUMN) == "D"))
+    if SOURCE_ORDER not in stored.columns or work.table.mode == "scd2":  # a version has the order of its beginning
+        return int(only_keys(stored, deleted, key).count())
+    newest = named(SOURCE_ORDER, "l")
+    concerned = newest.isNull() | (newest <= named(SOURCE_ORDER, "r"))
+    return int(_pair(stored, deleted, key, "left_semi", concerned).count())
+
+
 def only_keys(frame: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFrame:
     """The rows of ``frame`` whose key is in ``keys``."""
     return _pair(frame, keys, key, "left_semi")
@@ -53,7 +86,7 @@ def as_batch(keys: DataFrame, like: DataFrame, valid_from: str | None) -> DataFr
     """
     from pyspark.sql import functions as f
 
-    columns: list[Column] = []
+    columns: list[SparkColumn] = []
     for part in like.schema.fields:
         if part.name in keys.columns:
             value = named(part.name)
@@ -69,9 +102,13 @@ def as_batch(keys: DataFrame, like: DataFrame, valid_from: str | None) -> DataFr
     return keys.select(*columns)
 
 
-def _pair(left: DataFrame, right: DataFrame, key: Sequence[str], how: str) -> DataFrame:
-    """Joins on equal keys. Aliases are needed because both sides may come from one read."""
+def _pair(
+    left: DataFrame, right: DataFrame, key: Sequence[str], how: str, also: SparkColumn | None = None
+) -> DataFrame:
+    """Joins ``l`` and ``r`` on equal keys. Aliases are needed because both sides may come from one read."""
     condition = named(key[0], "l").eqNullSafe(named(key[0], "r"))
     for name in key[1:]:
         condition = condition & named(name, "l").eqNullSafe(named(name, "r"))
+    if also is not None:
+        condition = condition & also
     return left.alias("l").join(right.alias("r"), on=condition, how=how)

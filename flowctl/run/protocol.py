@@ -16,7 +16,7 @@ from dataclasses import replace
 from flowctl import crashpoints
 from flowctl.errors import AbortRun, StalePlan, StoppedByPolicy
 from flowctl.model.commit import Commit, Intent, commit_name
-from flowctl.model.position import CursorPosition
+from flowctl.model.position import CursorPosition, OffsetsPosition
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.step import Load, Plan, RecordOnly, Recover, Runnable, Step
 from flowctl.plan.reading import rfc3339
@@ -246,8 +246,9 @@ def is_withdrawn(attempt: Attempt, outcome: TableResult | None) -> bool:
 
 def continued(step: Load, finished: Step, document: StateDocument) -> Load:
     """``step``, starting at the position recorded by the previous sequence number: only now is it known which rows
-    append has written there. If only the engine can determine the columns, they are those with which ``finished`` was
-    written. :class:`StalePlan` if the recorded sequence number or position is not the planned one."""
+    append has written there, and whether the source was truncated before it. If only the engine can determine the
+    columns, they are those with which ``finished`` was written. :class:`StalePlan` if the recorded sequence number or
+    position is not the planned one."""
     recorded, interval = document.table(step.id), step.interval
     if recorded.seq != step.follows:
         raise StalePlan(f"{step.id}: sequence number {step.follows} is not the recorded one", hint="Run again")
@@ -258,6 +259,8 @@ def continued(step: Load, finished: Step, document: StateDocument) -> Load:
                 f"{step.id}: sequence number {step.follows} ended at another position than planned", hint="Run again"
             )
         lower = lower if lower.ties is not None else recorded.position
+    if isinstance(lower, OffsetsPosition) and isinstance(recorded.position, OffsetsPosition):
+        lower = replace(lower, truncated=recorded.position.truncated)
     seen, columns = replace(step.table.seen, id=recorded.target_id), step.columns
     match columns, finished:
         case RuntimeColumns(), Recover(columns=Columns() as written) | Load(columns=Columns() as written):

@@ -28,9 +28,10 @@ from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import Column
 from flowctl.observe.lower_bound import read_from
 from flowctl.run import batch, checks, counting, deletes, letters, masking
+from flowctl.run.appending import IntervalRead
 from flowctl.run.checks import BatchCounts
-from flowctl.run.reading import Landed
 from flowctl.run.streaming.shaping import is_changes, shaped_changes
+from flowctl.run.truncation import apply_to_rows, apply_to_versions, without_truncates
 from flowctl.spec.spec import DetectMissingKeys, ReportedDeletes, TableSpec
 from flowctl.storage.buffer import Buffer, BufferFolder
 
@@ -56,19 +57,17 @@ class StagedBatch:
 
 @dataclass(frozen=True)
 class Staging:
-    """The input for staging one table. ``read`` are the interval's rows, from ``snapshot``; ``landed`` as in
-    :class:`flowctl.run.appending.IntervalRead`."""
+    """The input for staging one table. ``read`` is from ``snapshot``."""
 
     spark: SparkSession
     snapshot: Snapshot
-    read: Batch
+    read: IntervalRead
     step: Load | Recover
     columns: Columns
     table: TableSpec
     intent: Intent
     target: Target
     buffer: Buffer
-    landed: Landed | None = None
 
 
 def stage(work: Staging) -> StagedBatch:
@@ -85,8 +84,10 @@ def stage(work: Staging) -> StagedBatch:
 
 def _staged(work: Staging) -> Batch:
     """The batch with :data:`REASON_COLUMN`, computed once."""
-    rows = _shaped(work, frame_of(work.read, work.spark, lambda: _folder(work, "read")))
-    return computed(rows, work.read, lambda: _folder(work, "rows"))
+    rows = _shaped(work, frame_of(work.read.rows, work.spark, lambda: _folder(work, "read")))
+    truncates = work.read.truncates
+    like = OnEngine(rows) if truncates and truncates.of_batch else work.read.rows  # it may delete any number of rows
+    return computed(rows, like, lambda: _folder(work, "rows"))
 
 
 def _needs_engine(work: Staging) -> bool:
@@ -115,7 +116,7 @@ def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
     counts = _count(work, rows)
     _refuse_null_keys(work, rows, counts.null_keys)
     if deletes.may_repeat(work.table) and checks.deletes_too_many(work.table, counts):
-        counts = replace(counts, deleted=_live_deletes(work, rows, counts))
+        counts = replace(counts, deleted=deletes.count_live(work, rows, counts))
     rejected = rows.where(named(REASON_COLUMN).isNotNull()) if counts.quarantined else None
     if rows is staged_rows and rejected is None:
         return _decided(work, _without_reason(work, staged), None, counts)
@@ -127,9 +128,9 @@ def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
 
 
 def _decided(work: Staging, rows: Batch, rejected: DataFrame | None, counts: BatchCounts) -> StagedBatch:
-    if work.landed is not None and work.table.dead_letters is not None:
+    if work.read.landed is not None and work.table.dead_letters is not None:
         rejected, dead = letters.all_rejected(
-            work.table, rejected, counts.quarantined, work.landed, work.spark, lambda: _folder(work, "letters")
+            work.table, rejected, counts.quarantined, work.read.landed, work.spark, lambda: _folder(work, "letters")
         )
         counts = replace(counts, quarantined=dead)
     now, step = dt.datetime.now(dt.UTC), work.step
@@ -160,10 +161,16 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
     if table.mode not in ("merge", "scd2"):
         rows = batch.projected(rows, columns.projection, columns.source, list(map(named, carried)))
         return checks.with_reason(rows, table.expect)
+    rows, truncates = without_truncates(rows, work.read.truncates), work.read.truncates
     frame = batch.keyed(rows, columns, table, work.snapshot, work.intent.at, carried)
     frame = checks.with_reason(frame, table.expect, exempt_deletions=isinstance(table.deletes, ReportedDeletes))
-    is_unique = batch.refuses_duplicates(work.snapshot, table)
-    return batch.without_order(frame if is_unique else batch.one_per_key(frame, table))
+    if batch.refuses_duplicates(work.snapshot, table):
+        return batch.without_order(frame)
+    frame = batch.in_source_order(frame, table)
+    if truncates is not None and table.mode == "scd2":
+        frame = apply_to_versions(frame, truncates, work)
+    frame = batch.one_per_key(frame, table)
+    return batch.without_order(apply_to_rows(frame, truncates, work) if truncates and table.mode == "merge" else frame)
 
 
 def _written(work: Staging, name: str, frame: DataFrame) -> DataFrame:
@@ -245,7 +252,7 @@ def _sample(rows: DataFrame, key: Sequence[str]) -> str:
 def _with_missing_keys(work: Staging, rows: DataFrame) -> DataFrame:
     """Adds ``D`` rows for keys that the source no longer has, and the rows that are missing in the target."""
     table, key = work.table, work.table.key
-    target = work.target.scan(work.spark, work.table.target.object, _scanned(work))
+    target = work.target.scan(work.spark, work.table.target.object, deletes.scanned(work))
     live = deletes.live(target, table.mode).select(*[named(name) for name in key])
     live = _written(work, "live", live)
     source_keys = _written(work, "keys", _source_keys(work))
@@ -295,26 +302,6 @@ def _eligible(work: Staging) -> Interval | None:
         read_from=read_from(cursor, kind, None),
         include_null=cursor.nulls != "skip",  # with `fail`, the plan found none; later ones must not count as deleted
     )
-
-
-def _scanned(work: Staging) -> list[Column]:
-    """The key columns, and those that mark live rows, as far as the target has them before this commit."""
-    own = (deletes.SOFT_DELETED, "is_current")
-    added = {change.column for change in work.columns.changes if change.action in ("add", "text")}
-    wanted = [column for column in work.columns.target if column.name in work.table.key or column.name in own]
-    return [column for column in wanted if column.name not in added]
-
-
-def _live_deletes(work: Staging, rows: DataFrame, counts: BatchCounts) -> int:
-    """How many of the target's live rows the deletions of the batch concern (:func:`.deletes.may_repeat`). Called only
-    if they are too many."""
-    key, scanned = work.table.key, _scanned(work)
-    retyped = {change.column for change in work.columns.changes if change.action == "retype"}
-    if not {*key} <= {column.name for column in scanned} - retyped:  # a full refresh with another key replaces them all
-        return min(counts.deletes, counts.target_rows or 0)
-    live = deletes.live(work.target.scan(work.spark, work.table.target.object, scanned), work.table.mode)
-    deleted = rows.where(named(REASON_COLUMN).isNull() & (named(OP_COLUMN) == "D"))
-    return int(deletes.only_keys(live, deleted, key).count())
 
 
 def _count(work: Staging, rows: DataFrame) -> BatchCounts:
@@ -396,5 +383,5 @@ def _target_rows(work: Staging, deleting: bool) -> int | None:
     shrinks = work.step.write_full and work.table.guard.max_shrink is not None
     if not work.step.table.seen.exists or not (deleting or shrinks) or work.target.is_log:
         return None
-    target = work.target.scan(work.spark, work.table.target.object, _scanned(work) or work.columns.target[:1])
+    target = work.target.scan(work.spark, work.table.target.object, deletes.scanned(work) or work.columns.target[:1])
     return int(deletes.live(target, work.table.mode).count())

@@ -23,7 +23,7 @@ from flowctl.spec.spec import Spec
 from flowctl.spec.streams import check_streams, check_tables_of_streams, stream
 from flowctl.spec.tables import check_tables
 from flowctl.spec.template import render
-from flowctl.spec.topics import check_groups, check_registries
+from flowctl.spec.topics import check_groups, check_registries, check_truncates
 from flowctl.spec.variables import variables_of
 
 
@@ -88,6 +88,7 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
         for name, node in (written.entries if written else {}).items()
     }
     findings.extend(check_tables_of_streams(streams, tables, state.unsafe, types))
+    findings.extend(check_truncates(tables, types))
     if findings.diagnostics:
         return Reading(None, resolved, findings.sorted)
     spec = Spec(

@@ -11,9 +11,10 @@ from flowctl.spec.build import below
 from flowctl.spec.findings import Findings
 from flowctl.spec.node import Node, plain
 from flowctl.spec.references import ConnectionTypes
-from flowctl.spec.schema import check_stream, connector_types, object_syntax, role
+from flowctl.spec.schema import check_stream, connector_types, role
 from flowctl.spec.spec import StreamSpec, StreamTable, TableSpec
 from flowctl.spec.suggest import did_you_mean
+from flowctl.spec.topics import keeps_its_rows
 
 #: The keys of every stream, also of one that has nothing in the source.
 _OF_ALL = ("from", "landed", "snapshot", "on_lost_position", "on_table_error", "on_truncate", "batch", "buffer")
@@ -137,12 +138,9 @@ def check_tables_of_streams(
 def _check_truncations(
     stream: StreamSpec, readers: Sequence[TableSpec], connections: ConnectionTypes
 ) -> Iterator[Diagnostic]:
-    """A topic keeps its messages: of a truncated table, nobody knows which keys they have."""
     for table in readers:
-        type = connections[table.target.connection]
-        if stream.on_truncate != "apply" or table.mode == "append" or type is None or object_syntax(type) != "topic":
-            continue
-        what = f"`{table.id}` writes {table.target}, a topic, whose rows cannot be removed when its source is truncated"
-        hint = f"Set `on_truncate: fail` or `ignore` in the stream; `{table.id}` is at {table.mark}"
-        yield Diagnostic(what, hint, stream.marks.get("on_truncate", stream.mark), "truncate-topic")
-        return
+        what = keeps_its_rows(table, connections)
+        if stream.on_truncate == "apply" and what:
+            hint = f"Set `on_truncate: fail` or `ignore` in the stream; `{table.id}` is at {table.mark}"
+            yield Diagnostic(what, hint, stream.marks.get("on_truncate", stream.mark), "truncate-topic")
+            return

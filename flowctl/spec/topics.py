@@ -9,6 +9,8 @@ from typing import Any
 from flowctl.diagnostics import Diagnostic
 from flowctl.spec.findings import Findings
 from flowctl.spec.node import Node
+from flowctl.spec.references import ConnectionTypes
+from flowctl.spec.schema import object_syntax
 from flowctl.spec.spec import TableSpec, TopicSource
 
 #: The types of `format` whose messages have fields.
@@ -82,6 +84,24 @@ def check_groups(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
                 what = f"`{first.id}` and `{table.id}` show the offsets of one topic in one group"
                 hint = f"Give one of them another `group`; `{first.id}` is at {first.mark}"
                 yield Diagnostic(what, hint, table.mark_of("from.group"), "same-group")
+
+
+def check_truncates(tables: Sequence[TableSpec], connections: ConnectionTypes) -> Iterator[Diagnostic]:
+    for table in tables:
+        format = table.format
+        if format.get("envelope") == "debezium" and format.get("on_truncate", "apply") == "apply":
+            what, hint = keeps_its_rows(table, connections), "Set `on_truncate: fail` or `ignore` in `format`"
+            if what:
+                yield Diagnostic(what, hint, table.mark_of("format.on_truncate"), "truncate-topic")
+
+
+def keeps_its_rows(table: TableSpec, connections: ConnectionTypes) -> str:
+    """Why a truncate of its source cannot remove the table's rows; empty if it can, or adds one. A topic keeps its
+    messages, and nobody knows which keys they have."""
+    type = connections[table.target.connection]
+    if table.mode == "append" or type is None or object_syntax(type) != "topic":
+        return ""
+    return f"`{table.id}` writes {table.target}, a topic, whose rows cannot be removed when its source is truncated"
 
 
 def _needs_registry(kind: str, options: Mapping[str, Any]) -> bool:
@@ -158,6 +178,12 @@ def _check_rows(table: Node, kind: str, findings: Findings) -> None:
     if parts and parts[0].text == "maxwell" and kind in ("avro", "protobuf"):
         findings.error(parts[0], "Maxwell writes JSON", "Use `type: json`", "unusable-key")
     _check_order(table, findings)
+    envelope = parts[0].text if parts else ""
+    if format and (truncates := format.entries.get("on_truncate")) and envelope != "debezium":
+        what, hint = "only the envelope of Debezium tells of truncates", "Add `envelope: debezium`, or remove it"
+        if envelope == "maxwell":
+            what, hint = "Maxwell sends nothing when a table is truncated", "Remove it"
+        findings.error(truncates.place, what, hint, "unusable-key")
     if not mode or mode.text not in ("merge", "scd2"):
         return
     if format and (headers := format.entries.get("headers")):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flowctl.errors import UsageError
 from flowctl.model import position as positions
 from flowctl.model import types, value
-from flowctl.model.position import CursorPosition, NoPosition, Position, VersionPosition
+from flowctl.model.position import CursorPosition, NoPosition, OffsetsPosition, Position, VersionPosition
 from flowctl.model.types import DataType
 from flowctl.state import codec
 from flowctl.state.document import StateDocument, StreamState, TableState
@@ -110,7 +110,12 @@ def position_from_text(text: str, table: TableState, cursor_type: DataType | Non
     :class:`UsageError` for anything else."""
     try:
         if text.lstrip().startswith("{"):
-            return positions.from_json(json.loads(text))
+            document = json.loads(text)
+            given, before = positions.from_json(document), table.position
+            if isinstance(given, OffsetsPosition) and isinstance(before, OffsetsPosition):
+                # a truncate stays applied, wherever the messages are read from
+                return replace(given, truncated=document.get("truncated", before.truncated))
+            return given
         match text, table.position:
             case "beginning", _:
                 return None

@@ -146,6 +146,7 @@ def test_content_is_replaced_in_one_commit():
     [
         (at(120), "offset 120"),
         (at(120, 98), "offsets 0:120 1:98"),
+        (replace(at(120), truncated="007"), "offset 120"),
         (at(*[1000] * 12), "12 offsets, 12,000 in all"),
     ],
 )
@@ -212,3 +213,9 @@ def test_a_start_below_what_is_left_of_a_topic():
     spec = replace(SPEC, source=replace(SPEC.source, start=OffsetsPosition(((0, 10),))))
     made = planned(None, at(120), oldest=(60,), spec=spec)
     assert made.reason == "`start` is not within the topic: partition 0 has offsets from 60 to 120, not 10"
+
+
+def test_the_place_of_a_truncate_goes_with_the_recorded_offsets():
+    made = planned(replace(at(100), truncated="007"), at(120, 98), oldest=(0, 2))
+    assert made.interval == Interval(replace(at(100, 2), truncated="007"), at(120, 98))
+    assert planned(replace(at(120), truncated="007"), at(120)).reason == "no new messages"

@@ -131,6 +131,13 @@ def test_the_second_step_takes_the_rows_at_its_position_from_what_the_first_reco
     assert continued(planned, FIRST, document).interval == planned.interval
 
 
+def test_a_later_commit_of_a_topic_knows_the_truncate_that_an_earlier_one_applied() -> None:
+    written = OffsetsPosition(((0, 10),), "007")
+    document = StateDocument(LINEAGE, 2, tables={"orders": TableState(seq=4, position=written)})
+    planned = replace(SECOND, interval=Interval(OffsetsPosition(((0, 10),)), OffsetsPosition(((0, 20),))))
+    assert continued(planned, FIRST, document).interval == replace(planned.interval, lower=written)
+
+
 def test_columns_that_only_the_engine_could_tell_are_those_of_the_first() -> None:
     document = StateDocument(LINEAGE, 2, tables={"orders": TableState(seq=4, position=OLD)})
     made = (Column("id", types.INT64),)

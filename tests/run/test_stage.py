@@ -32,6 +32,7 @@ from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.value import TypedValue
 from flowctl.plan.projection import projection
 from flowctl.resolve.names import own_columns
+from flowctl.run.appending import IntervalRead
 from flowctl.run.stage import StagedBatch, Staging, stage
 from flowctl.spec.spec import (
     ColumnRules,
@@ -133,7 +134,7 @@ class Bench:
         work = Staging(
             self.spark,
             snapshot,
-            InMemory(read.toArrow()) if self.in_memory else OnEngine(read),
+            IntervalRead(InMemory(read.toArrow()) if self.in_memory else OnEngine(read), interval.upper),
             load,
             columns,
             table,

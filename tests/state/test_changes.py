@@ -6,7 +6,7 @@ import pytest
 
 from flowctl.errors import UsageError
 from flowctl.model import types
-from flowctl.model.position import CursorPosition, NoPosition, Position, VersionPosition
+from flowctl.model.position import CursorPosition, NoPosition, OffsetsPosition, Position, VersionPosition
 from flowctl.model.value import TypedValue
 from flowctl.state import document as documents
 from flowctl.state.changes import differences, position_from_text, render
@@ -34,6 +34,13 @@ def test_a_position_is_read_with_the_type_that_is_known(
     text: str, table: TableState, position: Position | None
 ) -> None:
     assert position_from_text(text, table) == position
+
+
+def test_a_truncate_that_was_applied_stays_so_wherever_the_messages_are_read_from() -> None:
+    table = TableState(position=OffsetsPosition(((0, 9),), "007"))
+    assert position_from_text('{"kind": "offsets", "offsets": {"0": 1}}', table) == OffsetsPosition(((0, 1),), "007")
+    forgotten = '{"kind": "offsets", "offsets": {"0": 1}, "truncated": ""}'
+    assert position_from_text(forgotten, table) == OffsetsPosition(((0, 1),))
 
 
 def test_a_table_that_never_ran_takes_the_cursors_type() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.arrow import arrow_schema, arrow_type
 from flowctl.connectors.kafka.encodings.decoder import Decoder
 from flowctl.connectors.kafka.encodings.json import JsonDecoder
-from flowctl.connectors.kafka.envelopes import Rows, operations_of, rows_of
+from flowctl.connectors.kafka.envelopes import TRUNCATE, Rows, operations_of, rows_of
 from flowctl.connectors.kafka.messages import PARTS, Message, keys_of, named_values, native_types, parts, values_of
 from flowctl.connectors.kafka.schema_ids import Role
 from flowctl.connectors.kafka.unfit import (
@@ -24,8 +24,8 @@ from flowctl.connectors.kafka.unfit import (
     wrong_type,
 )
 from flowctl.connectors.letters import ERROR_COLUMNS, LETTER_COLUMNS, MESSAGE_COLUMNS, landed
-from flowctl.connectors.source import DELETED_COLUMN, SOURCE_ORDER_COLUMN
-from flowctl.errors import TableError
+from flowctl.connectors.source import DELETED_COLUMN, SOURCE_ORDER_COLUMN, TRUNCATED_COLUMN
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.storage.buffer import SegmentSink
@@ -51,7 +51,7 @@ class Payload:
     ``keys`` decode the two. ``key``: what is read are changes of rows with this key; the names of its columns.
     ``is_ordered``: the topic has one partition, so all messages are in order. ``registered`` are those whose schemas
     are in a registry: a header may tell which one. ``has_source_order``: each must tell its order
-    in the source, whatever its partition."""
+    in the source, whatever its partition. ``on_truncate`` as in the spec; empty: no message tells of one."""
 
     declared: Sequence[Column] = ()
     of_key: Sequence[Column] = ()
@@ -59,6 +59,7 @@ class Payload:
     key: Sequence[str] = ()
     is_ordered: bool = True
     has_source_order: bool = False
+    on_truncate: str = ""
     values: Decoder = field(default_factory=JsonDecoder, compare=False)
     keys: Decoder = field(default_factory=JsonDecoder, compare=False)
     registered: Collection[Role] = ()
@@ -70,6 +71,11 @@ class Payload:
     def keys_of(self, messages: Sequence[Message]) -> list[bytes | None]:
         """For :attr:`keys`."""
         return named_values(messages, "key") if "key" in self.registered else keys_of(messages)
+
+    @property
+    def applies_truncates(self) -> bool:
+        """Whether a truncate deletes rows; in mode append it is a row."""
+        return bool(self.key) and self.on_truncate == "apply"
 
 
 @dataclass(frozen=True)
@@ -92,8 +98,7 @@ class Conversion:
         letters = [(messages[at], unfit[at]) for at in sorted(unfit)]
         if letters and rejected is None:
             message, why = letters[0]
-            place = f"message {message.offset()} of partition {message.partition()} of topic {self.topic}"
-            raise TableError(f"{place}: {why.reason}", hint=why.hint)
+            raise TableError(f"{self._place(message)}: {why.reason}", hint=why.hint)
         if letters and rejected is not None:
             rejected.write(_letters(letters))
         if fitting:
@@ -140,9 +145,12 @@ class Conversion:
                 raise pa.ArrowInvalid("a message has no key")
             fields = self.payload.keys.decoded(keys, self._of_key)
             known |= dict(zip([column.name for column in self._of_key], fields, strict=True))
-        if any(known[name].null_count for name in self.payload.key if name in known):
+        is_truncate = pc.equal(found.operations, TRUNCATE)
+        is_row = pc.invert(is_truncate)
+        if any(known[name].filter(is_row).null_count for name in self.payload.key if name in known):
             raise pa.ArrowInvalid("a row has no key")
         known |= {OPERATION: found.operations, DELETED_COLUMN: pc.equal(found.operations, "D")}
+        known |= {TRUNCATED_COLUMN: is_truncate}
         known |= {SOURCE_ORDER_COLUMN: found.orders} if found.orders is not None else {}
         arrays = []
         for column in self.columns:
@@ -159,8 +167,15 @@ class Conversion:
         if self.payload.declared:
             payload = self.payload
             found = rows_of(
-                values, columns, payload.values.decoded, payload.envelope, payload.key, ordered=payload.has_source_order
+                values,
+                columns,
+                payload.values.decoded,
+                payload.envelope,
+                payload.key,
+                ordered=payload.has_source_order,
+                truncates=not (payload.key and payload.on_truncate == "ignore"),
             )
+            self._refuse_truncates(messages, found)
             if found.moves and not (payload.is_ordered or payload.has_source_order):
                 raise TableError(
                     f"topic {self.topic} has several partitions, and a message changes the key of a row: whether other "
@@ -169,6 +184,30 @@ class Conversion:
                 )
             return found
         return Rows((), operations_of(values))
+
+    def _refuse_truncates(self, messages: Sequence[Message], found: Rows) -> None:
+        """Never as a dead letter: the rows that the truncate has removed would stay."""
+        import pyarrow.compute as pc
+
+        payload = self.payload
+        is_unordered = payload.applies_truncates and not (payload.is_ordered or payload.has_source_order)
+        if not (is_unordered or payload.on_truncate == "fail"):
+            return
+        at = pc.index(found.operations, TRUNCATE).as_py()
+        if at < 0:
+            return
+        message = messages[at if found.numbers is None else found.numbers[at].as_py()]
+        what = f"{self._place(message)}: its source table was truncated"
+        if payload.on_truncate == "fail":
+            way = "Set `format.on_truncate: apply` to remove its rows too, or `ignore` to keep them"
+            raise StoppedByPolicy(f"{what} (on_truncate: fail)", hint=way)
+        raise StoppedByPolicy(
+            f"{what}, and which messages of the other partitions come before that is not known",
+            hint="Set `format.source_order: true`, or `format.on_truncate: ignore`; or read a topic with one partition",
+        )
+
+    def _place(self, message: Message) -> str:
+        return f"message {message.offset()} of partition {message.partition()} of topic {self.topic}"
 
     @cached_property
     def _declared(self) -> Sequence[Column]:

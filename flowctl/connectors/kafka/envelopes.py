@@ -1,7 +1,9 @@
-"""What a message says of a row: its fields, and whether it was inserted, updated or deleted.
+"""What a message says of a row: its fields, and whether it was inserted, updated or deleted; or that its table was
+truncated.
 
 Source of the forms: "Change event values" in the documentation of Debezium's connectors (with and without the schema
-part), and "Reference" of Maxwell's.
+part), and "Reference" of Maxwell's. Debezium tells of a TRUNCATE if `skipped.operations` lets it (`t` is left out by
+default), in a message without key, rows and tombstone; Maxwell ignores the statement (`SchemaChange` in its source).
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Decode = Callable[[Sequence[bytes | None], Sequence[Column]], "list[pa.Array]"]
+#: The operation of a message that says that its table was truncated.
+TRUNCATE = "T"
 #: What the operations of Debezium and Maxwell are in flowctl.
-_DEBEZIUM = {"c": "I", "r": "I", "u": "U", "d": "D"}
+_DEBEZIUM = {"c": "I", "r": "I", "u": "U", "d": "D", "t": TRUNCATE}
 _MAXWELL = {"insert": "I", "bootstrap-insert": "I", "update": "U", "delete": "D"}
 #: What stands for a value of PostgreSQL that is stored apart (TOAST), if the update left it as it was; in JSON also for
 #: bytes. Source: `unavailable.value.placeholder` in the documentation of Debezium's connector for PostgreSQL.
@@ -38,7 +42,8 @@ _OTHERS = {"debezium": ("m",), "maxwell": ("bootstrap-", "table-", "database-")}
 
 @dataclass(frozen=True)
 class Rows:
-    """One array of ``fields`` per column. ``operations`` are `I`, `U` or `D`. ``numbers`` are those of the messages
+    """One array of ``fields`` per column. ``operations`` are `I`, `U`, `D` or :data:`TRUNCATE`, whose fields are all
+    null. ``numbers`` are those of the messages
     that the rows come from; None: one row for each message. ``moves``: some message has two rows, as it changes a key.
     ``orders``: see :mod:`.source_order`; None if it was not asked for."""
 
@@ -57,12 +62,14 @@ def rows_of(
     key: Sequence[str] = (),
     *,
     ordered: bool = False,
+    truncates: bool = True,
 ) -> Rows:
     """``decode`` as :meth:`.encodings.decoder.Decoder.decoded`. Raises ``ValueError`` if a message does not fit. With a
-    ``key``, a change of it also deletes the old row. ``ordered``: each must tell its order in the source."""
+    ``key``, a change of it also deletes the old row. ``ordered``: each must tell its order in the source. Without
+    ``truncates``, they are passed over."""
     match envelope:
         case "debezium":
-            return _of_debezium(values, columns, decode, ordered=ordered)
+            return _of_debezium(values, columns, decode, ordered=ordered, truncates=truncates)
         case "maxwell":
             return _of_maxwell(values, columns, decode, key, ordered=ordered)
         case _:
@@ -82,7 +89,7 @@ def fields_of(found: Mapping[str, Any], envelope: str) -> Mapping[str, Any] | No
         case "debezium":
             change = _change(found)
             operation, state = change.get("op"), change.get("before" if change.get("op") == "d" else "after")
-            if operation in _OTHERS["debezium"]:
+            if operation in ("t", *_OTHERS["debezium"]):
                 return {}
             return state if operation in _DEBEZIUM and isinstance(state, dict) else None
         case "maxwell":
@@ -121,17 +128,15 @@ def _lacks_value(field: pa.Array) -> bool:
     return bool(pc.any(pc.is_in(items, pa.array(_UNAVAILABLE).cast(items.type))).as_py())
 
 
-def is_truncation(found: Mapping[str, Any], envelope: str) -> bool:
-    return envelope == "debezium" and _change(found).get("op") == "t"
-
-
 def _change(found: Mapping[str, Any]) -> Mapping[str, Any]:
     """What Debezium wrote, without the schema part around it."""
     inner = found.get("payload")
     return inner if isinstance(inner, dict) else found
 
 
-def _of_debezium(values: Sequence[bytes | None], columns: Sequence[Column], decode: Decode, *, ordered: bool) -> Rows:
+def _of_debezium(
+    values: Sequence[bytes | None], columns: Sequence[Column], decode: Decode, *, ordered: bool, truncates: bool
+) -> Rows:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -146,9 +151,11 @@ def _of_debezium(values: Sequence[bytes | None], columns: Sequence[Column], deco
         for (name, _), whole in zip(change, outer, strict=True)
     )
     numbers = _kept(values, operation, _DEBEZIUM, _OTHERS["debezium"])
+    if not truncates:
+        numbers = numbers.filter(pc.not_equal(operation.take(numbers), "t"))
     operation = operation.take(numbers)
     found = pc.if_else(pc.equal(operation, "d"), before.take(numbers), after.take(numbers))
-    if found.null_count:
+    if found.filter(pc.not_equal(operation, "t")).null_count:
         raise pa.ArrowInvalid("a change has no row")
     fields, operations = _fields(found, columns), _translated(operation, _DEBEZIUM)
     if any(_lacks_value(field.filter(pc.not_equal(operations, "D"))) for field in fields):

@@ -65,6 +65,7 @@ class Payloads:
                 envelope,
                 relation.key,
                 has_source_order=ordered,
+                on_truncate=str(format.get("on_truncate", "apply")) if envelope == "debezium" else "",
                 values=values,
                 registered=tuple(made),
             ), made

@@ -18,6 +18,7 @@ from flowctl.connectors.source import (
     PLACE_COLUMN,
     SOURCE_ORDER_COLUMN,
     TIME_COLUMN,
+    TRUNCATED_COLUMN,
     HighWatermark,
     LandedSource,
     Missing,
@@ -74,7 +75,7 @@ class KafkaSource(LandedSource):
     def explain_read(self, request: WatermarkRequest, hints: ReadHints) -> str:
         used = request.info.extra.get("schemas", {})
         said = [f"{role}s by version {version} of their schema (id {id})" for role, (id, version) in used.items()]
-        return ", ".join(said)
+        return ", ".join([*said, *_truncates(request)])
 
     def show_position(self, relation: Relation, group: str, position: Position) -> None:
         assert isinstance(position, OffsetsPosition), "topics have no others"
@@ -95,11 +96,13 @@ class KafkaSource(LandedSource):
         payload, _ = self.payloads.of(relation, name, pins)
         made = replace(payload, is_ordered=len(found.partitions) == 1)
         order = (Column(SOURCE_ORDER_COLUMN, types.STRING),) if payload.has_source_order else ()
-        yield TopicCapture(self.cluster, found, made, (*_CHANGES, *order) if relation.key else ())
+        truncated = (Column(TRUNCATED_COLUMN, types.BOOL),) if payload.applies_truncates else ()
+        yield TopicCapture(self.cluster, found, made, (*_CHANGES, *order, *truncated) if relation.key else ())
 
     def _info(self, relation: Relation, topic: Topic, cluster: str) -> TableInfo:
         payload, pins = self.payloads.of(relation, topic.name)
-        extra = {"topic_id": topic.id, **({"schemas": {role: list(pin) for role, pin in pins.items()}} if pins else {})}
+        schemas = {"schemas": {role: list(pin) for role, pin in pins.items()}} if pins else {}
+        extra = {"topic_id": topic.id, "partitions": len(topic.partitions), **schemas}
         return TableInfo(
             object=ObjectName((topic.name,)),
             columns=tuple(_columns_of(relation, payload)),
@@ -122,6 +125,24 @@ def _start(request: WatermarkRequest) -> Ends | dt.datetime:
             return "latest"
         case time:
             return dt.datetime.fromisoformat(time)
+
+
+def _truncates(request: WatermarkRequest) -> Iterator[str]:
+    """What a truncate of the source table does."""
+    format = request.relation.format
+    if not request.relation.key or format.get("envelope") != "debezium":
+        return
+    match format.get("on_truncate", "apply"):
+        case "fail":
+            yield "a truncate stops it"
+        case "ignore":
+            yield "a truncate is ignored"
+        case _ if format.get("source_order"):
+            yield "a truncate deletes what is older in the source"
+        case _ if request.info.extra["partitions"] == 1:
+            yield "a truncate deletes what is before it"
+        case _:
+            yield "a truncate stops it: what is before it in other partitions is not known"
 
 
 #: What changes of rows have besides their columns: their order, whether they are deletions, and their times.

@@ -16,7 +16,7 @@ _APART = "keep such messages apart with `dead_letters: {}`"
 NAMES = {"debezium": "Debezium", "maxwell": "Maxwell"}
 
 Error = Literal[
-    "not_json", "not_change", "wrong_type", "not_utf8", "no_key", "no_time", "no_order", "truncate",
+    "not_json", "not_change", "wrong_type", "not_utf8", "no_key", "no_time", "no_order",
     "no_schema_id", "unknown_schema", "other_schema", "corrupt", "unavailable", "not_csv",
 ]  # fmt: skip
 
@@ -49,12 +49,6 @@ class Refused(ValueError):
 NO_KEY = Unfit("no_key", "it has no key", f"Let its producer send one, or {_APART}")
 NO_TIME = Unfit(
     "no_time", "its time is beyond the year 9999", f"Let its producer send milliseconds since 1970, or {_APART}"
-)
-TRUNCATE = Unfit(
-    "truncate",
-    "the table was truncated, which a topic's table does not follow in this version",
-    "Let Debezium leave such messages out (`skipped.operations: t`, its default), and move past this one with"
-    f" `flowctl state set … --position`, or {_APART}",
 )
 #: By envelope: it does not tell where in its source's log the change was made.
 NO_ORDER = {

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.kafka.encodings.avro import AvroSchema
 from flowctl.connectors.kafka.encodings.written import OneWriter, WrittenDecoder
+from flowctl.connectors.kafka.envelopes import rows_of
 from flowctl.connectors.kafka.unfit import Refused
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -234,3 +235,23 @@ def test_a_text_that_is_no_schema() -> None:
     for text in ("", "{}", '{"type": "record"}', record(("a", "nothing")), '{"type": "what"}'):
         with pytest.raises(TableError, match="not valid Avro"):
             AvroSchema(text)
+
+
+def test_a_truncate_in_debeziums_envelope() -> None:
+    row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "long"}]}
+    places = [("connector", "string"), ("lsn", ["null", "long"])]
+    fields = [{"name": name, "type": kind} for name, kind in places]
+    source = {"type": "record", "name": "Source", "fields": fields}
+    parts = ("before", ["null", row]), ("after", ["null", "Value"]), ("source", source), ("op", "string")
+    schema = record(*parts, name="Envelope")
+    decoder = WrittenDecoder(OneWriter(AvroSchema(schema)), AvroSchema(schema))
+    place = {"connector": "postgresql", "lsn": 5}
+    sent = [("c", None, {"id": 1}), ("t", None, None), ("d", {"id": 2}, None)]
+    values = [encoded(schema, {"before": old, "after": new, "source": place, "op": op}) for op, old, new in sent]
+    columns = [Column("id", types.INT64)]
+    found = rows_of(values, columns, decoder.decoded, "debezium", ("id",), ordered=True)
+    assert found.operations.to_pylist() == ["I", "T", "D"]
+    assert found.fields[0].to_pylist() == [1, None, 2]
+    assert found.orders is not None
+    assert found.orders.to_pylist() == [f"{5:020}"] * 3
+    assert [decoder.unfit(value, columns, "debezium", ("id",)) for value in values] == [None] * 3

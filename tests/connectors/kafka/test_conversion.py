@@ -16,7 +16,8 @@ from flowctl.connectors.kafka.conversion import Conversion, Payload
 from flowctl.connectors.kafka.messages import Letter, Message, headers_from_text, headers_text, letters
 from flowctl.connectors.kafka.schema_ids import Headers
 from flowctl.connectors.letters import LETTER_COLUMNS
-from flowctl.errors import TableError
+from flowctl.connectors.source import DELETED_COLUMN, TRUNCATED_COLUMN
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import reserved, types
 from flowctl.model.table_info import Column
 from tests.connectors.sinks import Rows
@@ -159,6 +160,52 @@ def test_a_changed_key_in_a_topic_of_several_partitions() -> None:
     with pytest.raises(TableError, match="several partitions") as refused:
         Conversion("t", replace(payload, is_ordered=False), (ID,)).deliver([message(0, value)], rows, None)
     assert "producer_partition_by" in (refused.value.hint or "")
+
+
+TRUNCATED = b'{"op": "t", "source": {"connector": "postgresql", "lsn": 7}}'
+INSERTED = b'{"op": "c", "after": {"id": 1}, "source": {"connector": "postgresql", "lsn": 8}}'
+CHANGE = (ID, Column(DELETED_COLUMN, types.BOOL), Column(TRUNCATED_COLUMN, types.BOOL))
+
+
+@pytest.mark.parametrize("beside", [[], [b"nonsense", b'{"op": "c", "after": {"id": null}}']])
+def test_a_truncate_is_a_row_without_a_key(beside: list[bytes]) -> None:
+    payload = Payload((ID,), envelope="debezium", key=("id",), on_truncate="apply")
+    rows, rejected = Rows(), Rows()
+    messages = [message(at, value) for at, value in enumerate([INSERTED, TRUNCATED, *beside])]
+    assert Conversion("t", payload, CHANGE).deliver(messages, rows, rejected) == 2
+    assert [tuple(row.values()) for row in rows.rows()] == [(1, False, False), (None, False, True)]
+    assert len(rejected.rows()) == len(beside)
+
+
+@pytest.mark.parametrize("rejected", [None, Rows()])
+def test_a_truncate_that_must_stop_the_table_is_no_dead_letter(rejected: Rows | None) -> None:
+    ordered = Payload((ID,), envelope="debezium", key=("id",), on_truncate="apply", has_source_order=True)
+    unordered = replace(ordered, has_source_order=False, is_ordered=False)
+    failing = replace(ordered, on_truncate="fail")
+    messages = [message(0, INSERTED), message(1, TRUNCATED)]
+    assert Conversion("t", replace(ordered, is_ordered=False), (ID,)).deliver(messages, Rows(), rejected) == 2
+    for payload, why, way in [
+        (unordered, "which messages of the other partitions come before that is not known", "source_order: true"),
+        (failing, r"\(on_truncate: fail\)", "on_truncate: apply"),
+        (replace(failing, key=()), r"\(on_truncate: fail\)", "ignore"),
+    ]:
+        with pytest.raises(StoppedByPolicy, match=f"message 1 of partition 0 of topic t.*{why}") as refused:
+            Conversion("t", payload, (ID,)).deliver(messages, Rows(), rejected)
+        assert way in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("choice", ["apply", "ignore"])
+def test_a_truncate_is_ignored_or_appended(choice: str) -> None:
+    columns = (ID, Column("_op", types.STRING))
+    payload = Payload((ID,), envelope="debezium", on_truncate=choice, is_ordered=False)
+    messages = [message(0, INSERTED), message(1, TRUNCATED), message(2, None)]
+    rows = Rows()
+    Conversion("t", payload, columns).deliver(messages, rows, None)
+    assert [tuple(row.values()) for row in rows.rows()] == [(1, "I"), (None, "T")]
+    if choice == "ignore":
+        rows = Rows()
+        Conversion("t", replace(payload, key=("id",)), columns).deliver(messages, rows, None)
+        assert [tuple(row.values()) for row in rows.rows()] == [(1, "I")]
 
 
 def test_a_stored_letter_is_the_message_that_it_was() -> None:

@@ -70,11 +70,26 @@ def test_both_forms_of_debezium_in_one_batch() -> None:
 
 
 @pytest.mark.parametrize("schema", [True, False])
-def test_a_truncated_table_is_no_change_of_a_row(schema: bool) -> None:
-    value = debezium("t", None, None, schema=schema)
-    with pytest.raises(ValueError):
-        rows_of([value], CUSTOMERS, JSON.decoded, "debezium")
-    assert error_of(value, "debezium") == "truncate"
+def test_a_truncate_has_an_order_and_no_row(schema: bool) -> None:
+    """Also without the states, which Debezium's connectors leave out of it."""
+    place = {"connector": "postgresql", "lsn": 7}
+    alone: dict[str, Any] = {"op": "t", "source": place}
+    values = [
+        of_source({**place, "lsn": 6}, schema=schema),
+        json.dumps({"payload": alone} if schema else alone).encode(),
+        json.dumps({"op": "t", "before": None, "after": None, "source": {**place, "lsn": 8}}).encode(),
+    ]
+    assert found(values, CUSTOMERS[:1], "debezium", "id") == [(0, "U", 1), (1, "T", None), (2, "T", None)]
+    assert orders(values, "debezium") == [f"{lsn:020}" for lsn in (6, 7, 8)]
+    assert all(JSON.unfit(value, CUSTOMERS, "debezium", ["id"]) is None for value in values)
+    skipped = rows_of(values, CUSTOMERS[:1], JSON.decoded, "debezium", ("id",), truncates=False)
+    assert skipped.operations.to_pylist() == ["U"]
+
+
+def test_a_truncate_without_an_order_does_not_fit() -> None:
+    with pytest.raises(Refused) as refused:
+        orders([debezium("t", None, None, schema=False)], "debezium")
+    assert [why.error if why else "" for why in refused.value.whys.values()] == ["no_order"]
 
 
 def test_maxwells_messages() -> None:

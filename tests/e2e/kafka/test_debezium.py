@@ -152,3 +152,47 @@ tables:
         must_arrive("kept")
         errors = 'SELECT "_error", count(*) FROM public.kept__dead_letters GROUP BY 1'
         assert [error for error, _ in postgres_rows(postgres_database, errors)] == ["unavailable"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", [*FORMATS])
+def test_a_truncated_source_table(kind: str, tmp_path: Path, postgres_database: str, schema_registry: str) -> None:
+    """In a topic with two partitions, by the order in the source's log."""
+    flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
+    format = {"avro": "type: avro", "json": "type: json, schema: {id: bigint, name: string}"}[kind]
+    secret = postgres_database.replace("etl-secret", "${secret:env:PG_PASSWORD}")
+    with ExitStack() as stack:
+        source = stack.enter_context(stack.enter_context(postgres.cluster()).started({"wal_level": "logical"}))
+        broker = stack.enter_context(stack.enter_context(kafka.broker()).started())
+        read = f"from: 'bus:shop.public.orders', format: {{{format}, envelope: debezium, source_order: true}}"
+        flow.write(f"""version: 1
+flow: bus
+state: state
+spark: {{url: sail}}
+connections:
+  bus: {{type: kafka, brokers: "{broker}", registry: {{url: "{schema_registry}"}}}}
+  out: {{type: postgres, url: "{secret}"}}
+defaults: {{key: [id]}}
+tables:
+  rows: {{{read}, to: "out:public.rows", mode: merge, deletes: {{action: soft}}}}
+  versions: {{{read}, to: "out:public.versions", mode: scd2, scd2: {{valid_from: commit}}}}
+""")
+        execute(source, "CREATE TABLE public.orders (id bigint PRIMARY KEY, name text)")
+        execute(source, "INSERT INTO public.orders SELECT i, 'old' FROM generate_series(1, 20) i")
+        more = connect.avro(schema_registry) if kind == "avro" else {}
+        connector = {**settings(source), **more, "skipped.operations": "none"}
+        stack.enter_context(connect.connector(broker, connector))
+        kafka.wait_for_messages(broker, "shop.public.orders", 20)
+        flow.apply()
+        execute(source, "UPDATE public.orders SET name = 'never seen' WHERE id < 5")
+        execute(source, "INSERT INTO public.orders VALUES (30, 'never seen')")
+        execute(source, "BEGIN; INSERT INTO public.orders VALUES (31, 'x'); TRUNCATE public.orders; COMMIT")
+        execute(source, "INSERT INTO public.orders SELECT i, 'new' FROM generate_series(3, 9) i")
+        kafka.wait_for_messages(broker, "shop.public.orders", 20 + 4 + 1 + 2 + 7)
+        flow.apply()
+        wanted = postgres_rows(source, "SELECT id, name FROM public.orders")
+        assert len(wanted) == 7
+        for table, live in (("rows", "_deleted_at IS NULL"), ("versions", "is_current")):
+            found = postgres_rows(postgres_database, f"SELECT id, name FROM public.{table} WHERE {live}")
+            assert found == wanted, table
+        assert [one.key for one in kafka.received(broker, "shop.public.orders")].count(None) == 1, "the truncate"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from flowctl.connectors.kafka.envelopes import fields_of, is_truncation, unavailable_field
-from flowctl.connectors.kafka.unfit import NO_KEY, TRUNCATE, Unfit, Unreadable, not_change, unavailable
+from flowctl.connectors.kafka.envelopes import fields_of, unavailable_field
+from flowctl.connectors.kafka.unfit import NO_KEY, Unfit, Unreadable, not_change, unavailable
 from flowctl.model.table_info import Column
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ def unfit_row(row: Mapping[str, Any], columns: Sequence[Column], envelope: str, 
     """Why a value that was parsed is no change of a row; whatever the types of its fields."""
     if not envelope and not key:
         return None
-    if is_truncation(row, envelope):
-        return TRUNCATE
     fields = fields_of(row, envelope)
     if fields is None:
         return not_change(envelope)
