@@ -175,12 +175,12 @@ class DeltaTarget(Target):
             done = record.keep_copy(location, self._commit(spark, location, table, rows, job))
         return _as_commit(done, job)
 
-    def void(self, job: WriteJob) -> Commit:
+    def void(self, job: WriteJob) -> Commit | None:
         from flowctl.connectors.delta.commit import void
 
         location = self._location(job.object)
         done = void(location, replace(job, record=replace(job.record, void=True)))
-        return _as_commit(record.keep_copy(location, done), job)
+        return _as_commit(record.keep_copy(location, done), job) if done is not None else None
 
     def quarantine(
         self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int, through: int | None = None
