@@ -15,7 +15,7 @@ from flowctl.text import Line, Piece
 if TYPE_CHECKING:
     from flowctl.state.runs import Outcome, RunError, RunRecord, TableRun
 
-_COUNTS = ("read", "inserted", "updated", "deleted", "quarantined")
+_COUNTS = ("read", "inserted", "updated", "deleted", "ignored", "quarantined")
 _HEADER = ("table", "result", *_COUNTS, "rows/s", "seconds")
 #: Failures first: a truncated line still shows them.
 _OUTCOMES: dict[Outcome, str] = {

@@ -320,8 +320,10 @@ class Target(TargetRules):
         return commit
 
     @abstractmethod
-    def void(self, job: WriteJob) -> Commit:
-        """Commits the job's sequence number without data, so that nothing else can be committed under it."""
+    def void(self, job: WriteJob) -> Commit | None:
+        """Commits the job's sequence number without data, so that nothing else can be committed under it. None: that
+        needs a table, and there is none, nor columns to create it with. Then a stale writer that creates the table
+        makes it foreign to every other sequence number."""
 
     def confirm_write(self, object: ObjectName, write: WriteShape, written: Sequence[str]) -> str:
         """Asks whoever decides it besides the target whether a run may write the columns ``written`` of ``write``, and

@@ -42,13 +42,15 @@ class Intent:
 
 @dataclass(frozen=True)
 class RowCounts:
-    """Row counts of one commit; None for those that the target does not report."""
+    """Row counts of one commit; None for those that the target does not report. ``ignored``: where changes have an
+    order, those that are not newer than what was applied of their row."""
 
     read: int | None = None
     inserted: int | None = None
     updated: int | None = None
     deleted: int | None = None
     quarantined: int | None = None
+    ignored: int | None = field(default=None, metadata=in_json("since"))
     bytes: int | None = None
 
 

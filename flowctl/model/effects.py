@@ -25,8 +25,9 @@ class SampleRow:
 @dataclass(frozen=True)
 class CountedEffects:
     """Row counts at time ``at`` (RFC 3339). ``unchanged`` counts rows that would be read and are identical in the
-    target; None if rows are not compared. ``columns`` counts updated rows by changed column, ``quarantined`` rejected
-    rows by the checks they fail."""
+    target; None if rows are not compared. ``ignored``: where changes have an order, those that are not newer than what
+    was applied of their row, unchanged rows among them. ``columns`` counts updated rows by changed column,
+    ``quarantined`` rejected rows by the checks they fail."""
 
     at: str
     inserted: int
@@ -37,6 +38,7 @@ class CountedEffects:
     quarantined: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     samples: tuple[SampleRow, ...] = ()
+    ignored: int | None = field(default=None, metadata=in_json("not_default"))
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ def _counts(effects: CountedEffects) -> Iterator[str]:
         yield f"{effects.deleted:,} deleted"
     if effects.unchanged:
         yield f"{effects.unchanged:,} unchanged"
+    if effects.ignored:
+        yield f"{effects.ignored:,} ignored"
     for checks, count in effects.quarantined.items():
         yield f"{count:,} to quarantine ({checks})"
 

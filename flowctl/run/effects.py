@@ -77,7 +77,7 @@ class _Comparison:
         work.run.listener(events.PhaseEntered(work.table.id, "comparing", count))
         match mode:
             case "scd2":
-                found = self._of_versions(rows)
+                found = self._of_versions(rows, count)
             case "merge" if (
                 self.columns_there and not self.prepared.job.replaces_content and not self.work.target.is_log
             ):
@@ -142,16 +142,23 @@ class _Comparison:
         )
         found = self.work.spark.sql(difference(change, "spark"))
         effects = self._of_changes(merged_rows(found, names), job.key)
+        if job.is_ordered:
+            offered = self._count_offered(count)
+            return replace(effects, ignored=offered - effects.inserted - effects.updated - effects.deleted)
         return replace(effects, unchanged=max(0, count - effects.inserted - effects.updated))
 
-    def _of_versions(self, rows: Batch) -> CountedEffects:
+    def _count_offered(self, count: int) -> int:
+        """The number of the batch's rows, of which ``count`` are no deletions."""
+        return count + (self.prepared.counts.deletes if self.prepared.counts is not None else 0)
+
+    def _of_versions(self, rows: Batch, count: int) -> CountedEffects:
         """Counts versions. A new version is compared with its key's current one."""
         batch = self._frame(rows, "batch")
         batch.createOrReplaceTempView(_BATCH)
         job = self.prepared.job
         target = self._empty(job.columns) if job.replace else self._target()
         target.createOrReplaceTempView(_TARGET)
-        found = self._version_difference(rows, target)
+        found, observed = self._version_difference(rows, target)
         names, key = self._column_names, job.key
         joined = (
             found.alias("d")
@@ -159,12 +166,16 @@ class _Comparison:
             .join(target.where(named(IS_CURRENT)).dropDuplicates([*key]).alias("c"), _equal("c", "d", key), "left")
         )
         effects = self._of_changes(version_rows(joined, names), (*key, *OWN_COLUMNS))
+        effects = replace(effects, deleted=effects.deleted + self._count_replaced())
+        if job.is_ordered:
+            return replace(effects, ignored=self._count_offered(count) - observed if observed is not None else 0)
         same = batch.alias("b").join(found.alias("d"), _equal("b", "d", key), "left_anti")
         unchanged = same.where(named(OP_COLUMN) == "U").count()
-        return replace(effects, unchanged=unchanged, deleted=effects.deleted + self._count_replaced())
+        return replace(effects, unchanged=unchanged)
 
-    def _version_difference(self, rows: Batch, target: DataFrame) -> DataFrame:
-        """The rows of :func:`flowctl.sql.scd2.difference`, computed."""
+    def _version_difference(self, rows: Batch, target: DataFrame) -> tuple[DataFrame, int | None]:
+        """The rows of :func:`flowctl.sql.scd2.difference`, computed, and how many of the batch are observations; None:
+        all."""
         spark, job = self.work.spark, self.prepared.job
         known = self._observed(rows)
         known.createOrReplaceTempView(_OBSERVED)
@@ -172,17 +183,19 @@ class _Comparison:
         is_first = arrival == 1 and target.isEmpty()
         tables = Tables((_TARGET,), (_BATCH,), (_OBSERVED,))
         change = versioning(job, tables, rows.names, arrival, "spark", first=is_first)
-        change = scd2.after(change, hashed)
+        change, observed = scd2.after(change, hashed), None
         if not is_first:
             new = computed(spark.sql(observations(change, "spark")), rows, lambda: self._folder("observations"))
-            known.unionByName(self._frame(new, "observations")).createOrReplaceTempView(_ALL_OBSERVED)
+            added = self._frame(new, "observations")
+            observed = added.count() if job.is_ordered else None
+            known.unionByName(added).createOrReplaceTempView(_ALL_OBSERVED)
             change = replace(change, observed=(_ALL_OBSERVED,))
         versions = computed(spark.sql(scd2.difference(change, "spark")), rows, lambda: self._folder("difference"))
         found = self._frame(versions, "difference")
         if not is_first:
             found.createOrReplaceTempView(_DIFFERENCE)
             check_observed(job, change, (_DIFFERENCE,), "spark", lambda query: spark.sql(query).collect())
-        return found
+        return found, observed
 
     def _observed(self, rows: Batch) -> DataFrame:
         """The sidecar's rows as the batch needs them; empty if the content is replaced or there is no sidecar."""

@@ -219,6 +219,7 @@ def describe_counts(counts: RowCounts, seconds: float) -> str:
             ("inserted", counts.inserted),
             ("updated", counts.updated),
             ("deleted", counts.deleted),
+            ("ignored", counts.ignored),
             ("quarantined", counts.quarantined),
         )
         if value

@@ -52,9 +52,7 @@ class Protocol:
         """``at`` is the time of their changes; empty: now."""
         if self._run.stopping.is_set():
             steps = ()
-        for step in steps:
-            if isinstance(step, Load):
-                give_up(step, self._writer, self._run)
+        steps = [give_up(step, self._writer, self._run) if isinstance(step, Load) else step for step in steps]
         document = self._writer.document
         self._attempts = {step.key: new_attempt(step, document, self._run, at) for step in steps}
         crashpoints.reached("before_intent")
@@ -178,19 +176,28 @@ class Protocol:
         return self._writer.document.table(table).upstream_shape if is_sql else ""
 
 
-def give_up(step: Load, writer: StateWriter, run: RunContext) -> None:
+def give_up(step: Load, writer: StateWriter, run: RunContext) -> Load:
     """Commits a void under a pending sequence number that the plan does not finish, so that no stale writer can commit
-    it. If it turns out to be committed, it is kept, and recorded if the plan allows for its rows."""
+    it; or withdraws it where there is no table to commit to. If it turns out to be committed, it is kept, and recorded
+    if the plan allows for its rows. Returns the step for the target as it is then: some targets create a missing table
+    for the void, which is the one to load."""
     from flowctl.run.table import void
 
     before = writer.document.table(step.id)
     pending = before.intent
     if pending is None:
-        return
+        return step
     found = void(run, step, pending)
+    if found is None:
+        writer.change(lambda document: documents.without_intents(document, [step.id])).result()
+        return step
     if not (found.void or _allows_for(step, before, found)):
         raise StalePlan(f"{step.id}: sequence number {pending.seq} has landed since the plan", hint="Run again")
     writer.committed(found, documents.keep_recorded(before, run.run_id)).result()
+    if step.table.seen.exists or found.target_id == pending.target_id:
+        return step
+    seen = replace(step.table.seen, exists=True, id=found.target_id)
+    return replace(step, table=replace(step.table, seen=seen))
 
 
 def _allows_for(step: Load, before: TableState, commit: Commit) -> bool:

@@ -125,10 +125,10 @@ def _result(ready: _Ready, commit: Commit) -> AttemptResult:
     return AttemptResult(commit, warnings=(*ready.work.notes, *ready.prepared.warnings, *commit.warnings))
 
 
-def void(run: RunContext, step: Load, pending: Intent) -> Commit:
+def void(run: RunContext, step: Load, pending: Intent) -> Commit | None:
     """Abandons a pending sequence number: commits it empty in the target, unless it is already committed. The void has
     the position of the previous commit, because the target's position does not change. What the number has rejected is
-    removed first: its rows will be read again."""
+    removed first: its rows will be read again. None: see :meth:`flowctl.connectors.target.Target.void`."""
     table = run.tables[step.id]
     with ExitStack() as stack:
         target = open_target(stack, run, table)

@@ -176,9 +176,10 @@ def with_intents(document: StateDocument, intents: Mapping[str, Intent]) -> Stat
 
 
 def without_intents(document: StateDocument, table_ids: Collection[str]) -> StateDocument:
-    """Withdraws intents under which no write has begun, so nothing can still be committed. Their sequence numbers are
-    not reused, because ``highest`` includes them."""
-    return _with_tables(document, {table_id: replace(document.table(table_id), intent=None) for table_id in table_ids})
+    """Withdraws intents under which no write has begun, so nothing can still be committed, or none to a table that
+    exists. Their sequence numbers are not reused, because ``highest`` includes them."""
+    left = {table_id: replace(document.table(table_id), intent=None, given_up=False) for table_id in table_ids}
+    return _with_tables(document, left)
 
 
 def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> StateDocument:

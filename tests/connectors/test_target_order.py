@@ -55,6 +55,24 @@ def must_leave_out_what_is_older(writer: Writer) -> None:
     ]
 
 
+def test_a_merge_counts_what_it_leaves_out(writer: Writer) -> None:
+    must_count_what_is_left_out(writer)
+
+
+def must_count_what_is_left_out(writer: Writer) -> None:
+    """What is older than the row, and what has the row's order and changes nothing."""
+
+    def count(seq: int, *rows: Row) -> tuple[int | None, int | None]:
+        counts = writer.write(rows, seq, "merge", **{**MERGED, "compared": ("name", "amount")}).counts
+        return counts.inserted, counts.ignored
+
+    assert count(1, put(1, "a", "2"), delete(2, "3"), put(3, "c", "4")) == (3, 0)
+    assert count(2, put(1, "z", "1"), delete(2, "3"), put(3, "d", "5"), put(4, "n", "6")) == (1, 2)
+    assert count(3, put(1, "a", "2"), put(2, "z", "1")) == (0, 2)
+    plain = writer.write([put(4, "n", "6")], 4, "merge", **{**MERGED, "is_ordered": False})
+    assert plain.counts.ignored is None
+
+
 @pytest.mark.long_on_spark
 def test_replaced_content_keeps_the_order_of_deleted_rows(writer: Writer) -> None:
     must_keep_orders_of_deleted_rows(writer)
@@ -77,8 +95,11 @@ def test_rows_without_an_order_are_older_than_everything(writer: Writer) -> None
 
 @pytest.mark.long_on_spark
 def test_a_history_leaves_out_what_is_not_newer(writer: Writer) -> None:
-    def write(seq: int, *rows: Row, in_memory: bool | None = None) -> Sequence[tuple[Any, ...]]:
-        writer.write([{**row, DETECTED_COLUMN: False} for row in rows], seq, "scd2", in_memory=in_memory, **DATED)
+    ignored: list[int | None] = []
+
+    def write(seq: int, *rows: Row) -> Sequence[tuple[Any, ...]]:
+        done = writer.write([{**row, DETECTED_COLUMN: False} for row in rows], seq, "scd2", **DATED)
+        ignored.append(done.counts.ignored)
         found = writer.place.read(("valid_from", "name", "is_current", SOURCE_ORDER))
         return [(name, bool(now), order) for _, name, now, order in sorted(found, key=str)]
 
@@ -93,3 +114,4 @@ def test_a_history_leaves_out_what_is_not_newer(writer: Writer) -> None:
     assert write(4, at(closed(5), "4")) == ended
     assert write(5, at(seen("A", 6), "1"), at(seen("Z", 7), "3"), at(closed(8), "4")) == ended
     assert write(6, at(seen("C", 9), "5")) == [*ended, ("C", True, "5")]
+    assert ignored == [0, 0, 2, 0, 3, 0]

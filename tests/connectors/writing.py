@@ -53,7 +53,9 @@ class Writer:
         return InMemory(frame.toArrow()) if is_here else OnEngine(frame)
 
     def void(self, seq: int, **job: Any) -> Commit:
-        return self.place.target.void(self.job(seq, "append", **job))
+        done = self.place.target.void(self.job(seq, "append", **job))
+        assert done is not None
+        return done
 
     def committed(self) -> Commit | None:
         lookup = CommitLookup(LINEAGE, TABLE, self.place.object)

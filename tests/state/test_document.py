@@ -140,6 +140,13 @@ def test_a_withdrawn_number_is_not_used_again() -> None:
     assert (document.table("orders").seq, document.table("orders").next_seq) == (1, 3)
 
 
+def test_a_number_that_was_given_up_and_withdrawn_gives_up_no_other() -> None:
+    given_up = documents.with_position(begun(), "orders", None)
+    document = documents.with_intents(documents.without_intents(given_up, ["orders"]), {"orders": intent(3, 20)})
+    pending = document.table("orders").pending
+    assert pending is not None and pending.seq == 3
+
+
 def test_a_target_below_the_recorded_number_is_a_conflict() -> None:
     document = committed(committed(new_document(), "orders", 19), "orders", 20)
     older = Commit(document.lineage, "orders", 1, "older", "table-1", at(19))

@@ -111,18 +111,21 @@ def commit(
     raise WriteConflict(f"another writer committed to {table.location.url} at the same moment")
 
 
-def void(location: TableLocation, job: WriteJob) -> Record:
+def void(location: TableLocation, job: WriteJob) -> Record | None:
     """Gives up a number: commits ``job.record`` without data, or returns an earlier commit of that number.
     This is decided on the exact version that the void follows. Needs no Spark.
 
     The commit has ``commitInfo`` and ``txn`` only, the two actions that affect neither data nor schema. A table that
     does not exist yet is created, empty: a stale writer's ``CREATE TABLE IF NOT EXISTS`` then finds it, and its insert
-    finds the number taken. :class:`TransientError` if other writers keep winning."""
+    finds the number taken. Without columns there can be no table (readers refuse one): None.
+    :class:`TransientError` if other writers keep winning."""
     wanted = Record(job.record)
     for _ in range(_TRIES):
         table = open_table(location)
         if table is not None and (done := table.standing(wanted)):
             return done
+        if table is None and not job.columns:
+            return None
         if table is None:
             target_id, version, before = str(uuid.uuid4()), 0, None
             setup = [actions.protocol(job), actions.metadata(job, target_id), *actions.clustering(job)]

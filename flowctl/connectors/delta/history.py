@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.buffered import batch_like, computed, frame_of, read_columns, with_constants
 from flowctl.connectors.delta import conditions, statements
@@ -29,7 +30,7 @@ from flowctl.connectors.delta.table import OpenTable, open_table
 from flowctl.connectors.delta.writer import Writer, writer_for
 from flowctl.connectors.history import Tables, check_observed, sidecar_columns, versioning
 from flowctl.connectors.target import OP_COLUMN, WriteJob
-from flowctl.engine.batch import Batch, InMemory
+from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import frame_in_order
 from flowctl.errors import StateConflict, WriteConflict
 from flowctl.model import types
@@ -64,8 +65,9 @@ def commit(spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, j
             begun = this.first(view, conditions.ALWAYS).drop(CHANGE_COLUMN)
             return writer.put(table, record, this.computed(begun, "versions"), job)
         is_first = table.is_empty and this.sidecar.is_empty
-        versions = batch_like(rows, this.first(view, conditions.NEVER)) if is_first else this.later(view)
-        return writer.apply_versions(table, record, versions, job)
+        versions, ignored = (batch_like(rows, this.first(view, conditions.NEVER)), 0) if is_first else this.later(view)
+        done = writer.apply_versions(table, record, versions, job)
+        return done.logged(counts=replace(done.commit.counts, ignored=ignored)) if job.is_ordered else done
 
 
 @dataclass(frozen=True)
@@ -106,13 +108,13 @@ class _Try:
         self._add(batch_like(self.rows, self.spark.sql(observations(change, "spark"))), going)
         return self.spark.sql(scd2.difference(change, "spark"))
 
-    def later(self, view: str) -> Batch:
-        """Adds the observations and returns the difference, computed once."""
+    def later(self, view: str) -> tuple[Batch, int]:
+        """Adds the observations. Returns the difference, computed once, and how many rows are not observed."""
         there = self.frame(self.writer.rows_with_keys(self.table, self.job, self.rows, self.batch), "with-keys")
-        with (
-            view_of(frame_in_order(there, self.job.columns)) as there_view,
-            view_of(self._observe(view, there_view)) as seen_view,
-        ):
+        with ExitStack() as stack:
+            there_view = stack.enter_context(view_of(frame_in_order(there, self.job.columns)))
+            observed, ignored = self._observe(view, there_view)
+            seen_view = stack.enter_context(view_of(observed))
             change = self.versioning(view, there_view, seen_view)
             versions = self.computed(self.spark.sql(scd2.difference(change, "spark")), "difference")
             if "delete" in _different(versions, CHANGE_COLUMN):
@@ -120,11 +122,11 @@ class _Try:
                     check_observed(
                         self.job, change, (difference,), "spark", lambda query: self.spark.sql(query).collect()
                     )
-            return versions
+            return versions, ignored
 
-    def _observe(self, view: str, versions: str) -> DataFrame:
+    def _observe(self, view: str, versions: str) -> tuple[DataFrame, int]:
         """Adds the batch's observations as this attempt's. Returns all observations of the batch's keys that then
-        count."""
+        count, and how many rows of an ordered batch are none."""
         never_counts = lost_observations_of(self.job.record.lineage, self.last)
         known = self.side_writer.rows_with_keys(self.sidecar, self.side, self.rows, self.batch)
         before = frame_in_order(self.frame(known, "observed"), self.side.columns)
@@ -135,7 +137,11 @@ class _Try:
             change = scd2.after(change, _different(known, HASHED) if HASHED in known.names else ())
             new = self.computed(self.spark.sql(observations(change, "spark")), "observations")
         self._add(new, lost_observations_of(self.job.record.lineage, self.last, before=self.job.record.seq))
-        return settled.unionByName(self.frame(new, "observations"))
+        ignored = self._count_offered() - _count_computed(new) if self.job.is_ordered else 0
+        return settled.unionByName(self.frame(new, "observations")), ignored
+
+    def _count_offered(self) -> int:
+        return self.job.rows if self.job.rows is not None else int(self.batch.count())
 
     def _add(self, new: Batch, going: Condition) -> None:
         """Adds ``new`` as this attempt's observations and removes those that meet ``going``."""
@@ -231,6 +237,17 @@ def _replace(
         writer.replace_where(table, Record(commit, app=app), going, coming, rows, side)
     except StateConflict as conflict:
         raise WriteConflict(f"another attempt wrote to {table.location.url} at the same moment") from conflict
+
+
+def _count_computed(rows: Batch) -> int:
+    """From the footers of the files in which the engine has computed them."""
+    match rows:
+        case InMemory(held):
+            return int(held.num_rows)
+        case OnEngine(frame, folder):
+            return folder.rows() if folder is not None else int(frame.count())
+        case _:
+            assert_never(rows)
 
 
 def _different(rows: Batch, column: str) -> set[str | None]:

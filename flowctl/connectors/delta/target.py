@@ -175,12 +175,12 @@ class DeltaTarget(Target):
             done = record.keep_copy(location, self._commit(spark, location, table, rows, job))
         return _as_commit(done, job)
 
-    def void(self, job: WriteJob) -> Commit:
+    def void(self, job: WriteJob) -> Commit | None:
         from flowctl.connectors.delta.commit import void
 
         location = self._location(job.object)
         done = void(location, replace(job, record=replace(job.record, void=True)))
-        return _as_commit(record.keep_copy(location, done), job)
+        return _as_commit(record.keep_copy(location, done), job) if done is not None else None
 
     def quarantine(
         self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int, through: int | None = None
@@ -301,7 +301,10 @@ def _at_once(ask: Callable[[Question], Answer], questions: Mapping[Name, Questio
 
 
 def _as_commit(committed: Record, job: WriteJob) -> Commit:
-    commit = committed.commit
+    commit, counts = committed.commit, committed.commit.counts
+    if job.is_ordered and job.mode == "merge" and counts.read is not None:
+        written = (counts.inserted or 0) + (counts.updated or 0) + (counts.deleted or 0)
+        counts = replace(counts, ignored=max(0, counts.read - written))  # a key that exists twice is updated twice
     if job.soft_deletes:  # Delta counts marked rows as updated, without distinguishing them
-        return replace(commit, counts=replace(commit.counts, deleted=None))
-    return commit
+        counts = replace(counts, deleted=None)
+    return replace(commit, counts=counts)

@@ -20,8 +20,8 @@ from flowctl.connectors.kafka.encodings.protobuf import ProtobufSchema
 from flowctl.connectors.kafka.encodings.schema import Field, WriterSchema
 from flowctl.connectors.kafka.encodings.written import OneWriter, RegisteredWriters, Writers, WrittenDecoder
 from flowctl.connectors.kafka.registry import Registry, Schema
-from flowctl.connectors.kafka.schema_ids import HeaderId, Role, SchemaId
-from flowctl.connectors.kafka.unfit import NAMES, NO_MESSAGE, Unreadable, other_schema
+from flowctl.connectors.kafka.schema_ids import Role, SchemaId
+from flowctl.connectors.kafka.unfit import NAMES, Unreadable, other_schema
 from flowctl.connectors.source import Relation
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -113,8 +113,6 @@ class Payloads:
                 one = registry.by_id(id)
                 if one is not None and one.kind.lower() != kind:
                     raise Unreadable(other_schema(id, one.kind.capitalize(), found.kind.capitalize()))
-                if kind == "protobuf" and isinstance(id, HeaderId) and id.kind != "guid":
-                    raise Unreadable(NO_MESSAGE)
                 return None if one is None else _registered(kind, one, id, message, role, or_first=True)
 
             followed = (lambda schema: {}) if declared else (lambda schema: _row(schema, envelope))

@@ -24,6 +24,8 @@ _HEADERS: Mapping[Role, Mapping[str, Kind]] = {
     },
     "key": {"apicurio.key.globalId": "globalId", "apicurio.key.contentId": "contentId", "__key_schema_id": "guid"},
 }
+#: The header in which Apicurio's serializer of Protobuf puts the name of a message's type, `ProtobufSerdeHeaders`.
+_TYPES: Mapping[Role, str] = {"value": "apicurio.protobuf.type", "key": "apicurio.protobuf.type.key"}
 _NUMBER_BYTES, _GUID_MAGIC, _GUID_BYTES = 8, 1, 17
 
 
@@ -55,10 +57,34 @@ def named_value(value: bytes | None, headers: Headers | None, role: Role) -> byt
     for name, content in reversed(headers):
         if name in _HEADERS[role] and (found := _header_id(_HEADERS[role][name], content)):
             id, indexes = found
-            made = NamedValue(indexes + value if indexes else value)
+            made = NamedValue(indexes + value if id.kind == "guid" else _with_type(value, headers, role))
             made.schema = id
             return made
     return value
+
+
+def _with_type(value: bytes, headers: Headers, role: Role) -> bytes:
+    """Apicurio's serializer writes the name of the message's type before it, too, unless it is told not to."""
+    named = next((content for name, content in reversed(headers) if name == _TYPES[role]), None)
+    if not named:
+        return value
+    reference = type_reference(named)
+    return value if value.startswith(reference) else reference + value
+
+
+def type_reference(name: bytes) -> bytes:
+    """What Apicurio's serializer writes before a value of the message ``name``: a message whose field 1 is the name,
+    with its length (`Ref`, by `writeDelimitedTo`)."""
+    field = b"\x0a" + _varint(len(name)) + name
+    return _varint(len(field)) + field
+
+
+def _varint(number: int) -> bytes:
+    made = bytearray()
+    while number > 0x7F:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*made, number))
 
 
 def schema_id(value: bytes | None) -> int | None:

@@ -73,8 +73,8 @@ NO_SCHEMA_ID = Unfit(
 
 NO_MESSAGE = Unfit(
     "other_schema",
-    "a header of Apicurio has the id of its schema, but not which of its messages it is",
-    f"Let its producer write the id into the message, as Confluent's serializers do, or {_APART}",
+    "a header of Apicurio has the id of its schema, but neither a header nor the message names a type of that schema",
+    f"Let its producer write the type's name, as Apicurio's serializers do, or {_APART}",
 )
 
 

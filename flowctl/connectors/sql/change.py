@@ -152,6 +152,7 @@ def _merge(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
         inserted=counted.get("insert", 0),
         updated=counted.get("update", 0),
         deleted=counted.get("delete", 0),
+        ignored=staged.rows - sum(counted.values()) if job.is_ordered else None,
     )
 
 
@@ -165,11 +166,11 @@ def _versions(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
     tables = Tables(target=job.object.parts, batch=staged.table, observed=observed)
     change = versioning(job, tables, staged.columns, arrival, dialect, first=arrival == 1 and not there)
     change = scd2.after(change, hashed)
-    session.execute(f"INSERT INTO {sidecar} ({names}) {observations(change, dialect)}")
+    observed_rows = session.execute(f"INSERT INTO {sidecar} ({names}) {observations(change, dialect)}")
     _make_temporary(session, _DIFFERENCE, scd2.difference(change, dialect))
     counts = _apply_versions(session, job, change)
     _drop_temporary(session, _DIFFERENCE)
-    return replace(counts, read=staged.rows)
+    return replace(counts, read=staged.rows, ignored=staged.rows - observed_rows if job.is_ordered else None)
 
 
 def _apply_versions(session: Session, job: WriteJob, change: Versioning) -> RowCounts:

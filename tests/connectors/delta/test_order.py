@@ -7,6 +7,7 @@ import pytest
 from flowctl.connectors.delta import target
 from flowctl.connectors.delta.choice import Choice, Way
 from tests.connectors.test_target_order import (
+    must_count_what_is_left_out,
     must_keep_orders_of_deleted_rows,
     must_leave_out_what_is_older,
 )
@@ -17,6 +18,12 @@ from tests.connectors.writing import Writer
 def test_statements_leave_out_what_is_older(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "choose", lambda *given: Choice(Way.STATEMENTS))
     must_leave_out_what_is_older(writer)
+
+
+@pytest.mark.full
+def test_statements_count_what_is_older(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "choose", lambda *given: Choice(Way.STATEMENTS))
+    must_count_what_is_left_out(writer)
 
 
 @pytest.mark.full

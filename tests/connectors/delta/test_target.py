@@ -152,6 +152,20 @@ def test_a_void_on_a_table_that_is_not_there_makes_it(writer: Writer) -> None:
     assert ids(writer) == [2]
 
 
+def test_without_columns_a_void_makes_no_table_and_the_stale_writer_of_its_number_cannot_land(writer: Writer) -> None:
+    """The columns are not known before the engine has started; a table without any could not even be opened."""
+    stale, given_up, next_one = (
+        writer.job(seq, "append", columns=c) for seq, c in ((1, COLUMNS), (1, ()), (2, COLUMNS))
+    )
+    assert writer.place.target.void(given_up) is None
+    assert writer.place.target.describe([writer.place.object]) == {writer.place.object: None}
+    rows = writer.batch([row(2)], COLUMNS)
+    writer.place.target.write(writer.spark, rows, next_one)
+    with pytest.raises(StateConflict):
+        writer.place.target.write(writer.spark, writer.batch([row(1)], COLUMNS), stale)
+    assert ids(writer) == [2]
+
+
 def test_the_try_that_was_given_up_learns_it(writer: Writer) -> None:
     writer.write([row(1)], 1)
     writer.void(2)

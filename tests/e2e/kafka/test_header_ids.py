@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from flowctl.connectors.kafka.encodings.protobuf import ProtobufSchema
 from tests.e2e.flows import Flow
 from tests.e2e.kafka.test_dead_letters import letters_of
-from tests.e2e.kafka.test_schemas import ID, NAME, Orders, avro, encoded, write_flow
+from tests.e2e.kafka.test_schemas import ID, NAME, VALUE_PROTO, Orders, avro, encoded, write_flow
 from tests.e2e.targets import TargetPlace, place
 from tests.services import kafka, schemas
 from tests.services.kafka_security import PASSWORD, USER, TokenServer, token_server
@@ -101,6 +102,40 @@ def test_json_with_ids_in_headers(flow: Flow, target: TargetPlace, orders: Order
     kafka.send(orders.address, orders.topic, [b'{"id": 1}'], headers={"apicurio.value.globalId": number(id)})
     flow.apply()
     assert target.rows(("id",)) == [(1,)]
+
+
+TWO_PROTO = f"{VALUE_PROTO} message Line {{ message Order {{ string sku = 1; }} string sku = 1; }}"
+
+
+@pytest.mark.parametrize("kind", ["globalId", "contentId"])
+def test_protobuf_with_ids_in_headers(flow: Flow, target: TargetPlace, orders: Orders, kind: str) -> None:
+    """The name of the type is before the value, in a header, or both, as its producer is configured."""
+    table = f"from: 'bus:{orders.topic}', mode: append, format: {{type: protobuf}}, dead_letters: {{}}"
+    write_flow(flow, orders.address, orders.url, target, table)
+    id = orders.register(TWO_PROTO, "PROTOBUF")
+    if kind == "globalId":
+        id = schemas.global_id(orders.url, f"{orders.topic}-value")
+    written = ProtobufSchema(TWO_PROTO)._class
+
+    def send(id_of_row: int, reference: bytes, type: str = "") -> None:
+        value = reference + written(id=id_of_row, name="a").SerializeToString()
+        more = {"apicurio.protobuf.type": type.encode()} if type else {}
+        headers = {f"apicurio.value.{kind}": number(id), "apicurio.value.message.type": b"shop.Shop$Order", **more}
+        kafka.send(orders.address, orders.topic, [value], headers=headers)
+
+    send(1, b"\x07\x0a\x05Order", "Order")
+    send(2, b"\x07\x0a\x05Order")
+    send(3, b"", "Order")
+    send(4, b"")
+    send(5, b"\x06\x0a\x04Line", "Line")
+    send(6, b"\x06\x0a\x04Gone", "Gone")
+    send(7, b"\x07\x0a\x05Order\x00", "Order")  # with indexes behind the name
+    flow.apply()
+    assert target.rows(("id", "name")) == [(1, "a"), (2, "a"), (3, "a")]
+    wrong = [(3, "other_schema"), (4, "other_schema"), (5, "other_schema"), (6, "corrupt")]
+    assert letters_of(target).rows(("_offset", "_error")) == wrong
+    listed = flow.run("dlq", "list", "flow.yaml", expect=0).words
+    assert "2 other_schema a header of Apicurio has the id of its schema, but neither" in listed
 
 
 @pytest.fixture

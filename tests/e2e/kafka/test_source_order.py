@@ -137,6 +137,44 @@ def test_what_is_sent_again_is_ignored(mode: Mode, tmp_path: Path, kafka_broker:
 
 
 @pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        ("delta", "merge"),
+        *(
+            pytest.param(kind, mode, marks=pytest.mark.full)
+            for kind in KINDS
+            for mode in MODES
+            if (kind, mode) != ("delta", "merge")
+        ),
+    ],
+)
+def test_what_is_ignored_is_counted(
+    kind: Kind, mode: Mode, tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
+) -> None:
+    """By the plan as by the run, and in its record. Of several changes of a row in one run, only those that count
+    within the run are compared with the target."""
+    flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
+    source = Source(kafka_broker, topic)
+    write_flow(flow, kafka_broker, topic, target, mode)
+    source.send([Change(1, 1, "a"), Change(2, 2, "b"), Change(3, 3, "c")])
+    flow.apply()
+    source.send([Change(4, 1, "d")])
+    flow.apply()
+    source.send([Change(1, 1, "a"), Change(2, 2, "b"), Change(5, 3, None)])
+    (step,) = flow.plan("--effects")["steps"]
+    assert (step["effects"]["ignored"], step["effects"]["unchanged"]) == (2, None)
+    assert "2 ignored" in flow.run("plan", "flow.yaml", "--effects").words
+    done = flow.apply("--log-format", "json")
+    (committed,) = (line for line in map(json.loads, done.err.splitlines()) if line.get("event") == "table_committed")
+    assert committed["rows"]["ignored"] == 2
+    record = flow.run("runs", "flow.yaml", committed["run"], "--format", "json", expect=0).json()
+    assert record["tables"][0]["rows"]["ignored"] == 2
+    lines = flow.run("runs", "flow.yaml", committed["run"], expect=0).out.splitlines()
+    header = next(line for line in lines if line.startswith("table ")).split()
+    assert "ignored" in header
+
+
+@pytest.mark.parametrize(
     ("kind", "mode", "points"),
     [
         pytest.param("delta", "merge", ("after_commit",), id="merge-some"),

@@ -31,6 +31,33 @@ FORMATS = ("type: json", "type: json, registry: true", "type: avro", "type: prot
 
 
 @dataclass
+class Decoded:
+    """Keys and values that were written: as JSON, or with a schema that is in the ``registry`` (a URL)."""
+
+    registry: str = ""
+    schemas: dict[int, WriterSchema] = field(default_factory=dict)
+
+    def fields(self, data: bytes) -> Mapping[str, Any]:
+        if not self.registry:
+            return json.loads(data)  # type: ignore[no-any-return]
+        id = int.from_bytes(data[1:5], "big")
+        if id not in self.schemas:
+            self.schemas[id] = self._schema(id)
+        return self.schemas[id].parsed(data[5:])
+
+    def _schema(self, id: int) -> WriterSchema:
+        found = Registry({"url": self.registry}, ".").by_id(id)
+        assert found is not None
+        match found.kind:
+            case "AVRO":
+                return AvroSchema(found.text)
+            case "PROTOBUF":
+                return ProtobufSchema(found.text, id=id)
+            case _:
+                return JsonSchema(found.text)
+
+
+@dataclass
 class Orders:
     """What is read: a table of SQLite with a cursor, or a topic. ``sent`` has every row that was added, ``rows`` the
     last one of each id. ``format`` is that of the messages written, whose schemas are in the ``registry``."""
@@ -44,9 +71,9 @@ class Orders:
     sent: list[dict[str, Any]] = field(default_factory=list)
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     chance: random.Random = field(default_factory=lambda: random.Random("orders"))
-    schemas: dict[int, WriterSchema] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.fields = Decoded(self.registry).fields
         if self.source == "topic":
             kafka.create_topic(self.address, self.topic, 2)
         else:
@@ -80,26 +107,6 @@ class Orders:
         else:
             values = (f"({one['n']}, {one['id']}, '{one['name'] or ''}', {one['name'] is None})" for one in made)
             sqlite_script(self.folder / "shop.db", f"INSERT INTO orders VALUES {', '.join(values)}")
-
-    def fields(self, data: bytes) -> Mapping[str, Any]:
-        """Of a value or a key that was written."""
-        if not self.registry:
-            return json.loads(data)  # type: ignore[no-any-return]
-        id = int.from_bytes(data[1:5], "big")
-        if id not in self.schemas:
-            self.schemas[id] = self._schema(id)
-        return self.schemas[id].parsed(data[5:])
-
-    def _schema(self, id: int) -> WriterSchema:
-        found = Registry({"url": self.registry}, ".").by_id(id)
-        assert found is not None
-        match found.kind:
-            case "AVRO":
-                return AvroSchema(found.text)
-            case "PROTOBUF":
-                return ProtobufSchema(found.text, id=id)
-            case _:
-                return JsonSchema(found.text)
 
 
 def write_flow(flow: Flow, orders: Orders, out: str, mode: str) -> None:

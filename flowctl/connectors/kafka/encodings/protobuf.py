@@ -1,7 +1,8 @@
 """Schemas of Protobuf: their fields in flowctl's types, and values written with them.
 
 Source of the types: "Scalar Value Types" and "Field Presence" in the Protobuf documentation; of the indexes before a
-value: "Wire format" in the documentation of Confluent's registry.
+value: "Wire format" in the documentation of Confluent's registry; of the name before a value whose schema is in one of
+Apicurio's headers: its `ProtobufSerializer`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.kafka.encodings.schema import Field, record
-from flowctl.connectors.kafka.schema_ids import SchemaId
-from flowctl.connectors.kafka.unfit import Unreadable, other_schema
+from flowctl.connectors.kafka.schema_ids import HeaderId, SchemaId, type_reference
+from flowctl.connectors.kafka.unfit import NO_MESSAGE, Unreadable, other_schema
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.types import Decimal
@@ -38,7 +39,7 @@ _AS_JSON = "maps and messages of any type are read as JSON"
 class ProtobufSchema:
     """The first message of ``text``, or the ``message`` of this name (``or_first``: if there is one). ``references``
     are the files that it imports, by their names; others are in ``folder``. ``id``: values begin with the numbers of
-    their message in the file, as a registry's do (0: they do not)."""
+    their message in the file, as a registry's do (0: they do not), or with its name if the id is one of Apicurio's."""
 
     def __init__(
         self,
@@ -57,6 +58,8 @@ class ProtobufSchema:
         found = _message(self._file, message, or_first=or_first)
         self.name = str(found.full_name)
         self._class = GetMessageClass(found)
+        is_by_type = isinstance(id, HeaderId) and id.kind != "guid"
+        self._types = _types_of(self._file) if is_by_type else {}
         self.fields, self._gets = _fields_of(found, ())
 
     def parsed(self, data: bytes) -> Mapping[str, Any]:
@@ -64,7 +67,7 @@ class ProtobufSchema:
         from google.protobuf.message import DecodeError
 
         if self._id:
-            name, data = self._named(data)
+            name, data = self._named_by_type(data) if self._types else self._named(data)
             if name != self.name:
                 raise Unreadable(other_schema(self._id, name, self.name))
         try:
@@ -90,6 +93,21 @@ class ProtobufSchema:
             messages = list(found.nested_types)
         assert found is not None, "there is at least one index"
         return str(found.full_name), data[at:]
+
+    def _named_by_type(self, data: bytes) -> tuple[str, bytes]:
+        """As :meth:`_named`, by the type's name before it. Raises ``Unreadable``."""
+        for reference, name in self._types.items():
+            if data.startswith(reference):
+                return name, data[len(reference) :]
+        raise Unreadable(NO_MESSAGE)
+
+
+def _types_of(file: FileDescriptor) -> dict[bytes, str]:
+    """The messages of ``file``, each by what Apicurio writes before its values: a name without those of the messages
+    that it is in, so that an outer one counts before an inner one."""
+    outer = list(file.message_types_by_name.values())
+    found = (*(one for one in _messages(outer) if one not in outer), *outer)
+    return {type_reference(str(one.name).encode()): str(one.full_name) for one in found}
 
 
 def _zigzag(data: bytes, at: int) -> tuple[int, int]:
