@@ -29,6 +29,8 @@ STAGE_LOCK = 10.0
 LEFTOVER_LOCK = 2.0
 #: For the file of an embedded database, while another process writes it, or reads it and so keeps writers away.
 FILE_LOCK = 30.0
+#: For other tables of this run that read the file of an embedded database, which only one connection may write then.
+OWN_READERS = 300.0
 
 #: Any single statement.
 STATEMENT = 24 * 3600.0

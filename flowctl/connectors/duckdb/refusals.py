@@ -1,0 +1,126 @@
+"""Which changes of a table DuckDB does not support, and which unique constraint refuses a row. A change is tested on a
+copy of the file's schema in memory: only DuckDB itself knows what its indexes, constraints and computed columns use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.duckdb import MAIN, catalog
+from flowctl.connectors.duckdb.database import SETTINGS, first_line
+from flowctl.connectors.sql import hindrances
+from flowctl.connectors.sql.hindrances import Constraint
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.sql import dialects
+
+if TYPE_CHECKING:
+    import duckdb
+
+#: Key in ``extra`` of a target's info: the statements that create the objects of the file.
+SCHEMA = "schema"
+_ANEW = "Drop the table and run it with --full-refresh"
+_SCHEMA_OF = """
+    SELECT 'CREATE SCHEMA IF NOT EXISTS "' || replace(schema_name, '"', '""') || '"' FROM duckdb_schemas()
+    WHERE database_name = current_database() AND NOT internal
+    UNION ALL SELECT sql FROM duckdb_sequences() WHERE database_name = current_database()
+    UNION ALL SELECT sql FROM (
+        SELECT sql FROM duckdb_tables() WHERE database_name = current_database() AND NOT internal ORDER BY table_oid
+    )
+    UNION ALL SELECT sql FROM duckdb_indexes() WHERE database_name = current_database()
+"""
+_INDEXES = """
+    SELECT schema_name, index_name, is_unique, expressions FROM duckdb_indexes()
+    WHERE database_name = current_database() AND schema_name = ? AND table_name = ? ORDER BY index_name
+"""
+
+
+def schema_of(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    """The CREATE statements of the file, in an order in which they can run."""
+    return tuple(sql for (sql,) in connection.execute(_SCHEMA_OF).fetchall() if sql)
+
+
+def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
+    """``change``, which has its statement, as one that stops the table; None if DuckDB can make it."""
+    import duckdb
+
+    statements: Sequence[str] = info.extra.get(SCHEMA, ())
+    if not change.statement or not statements:
+        return None
+    with closing(duckdb.connect(config=SETTINGS)) as copy:
+        for sql in statements:
+            with suppress(duckdb.Error):  # such as a table that uses an extension
+                copy.execute(sql)
+        why = _tried(copy, change.statement)
+        if not why:
+            return None
+        found = catalog.find(copy, info.object)
+        indexes = copy.execute(_INDEXES, [found.schema, found.name]).fetchall() if found else []
+        for schema, name, *_ in indexes:
+            copy.execute(f"DROP INDEX {dialects.table((schema, name), 'duckdb')}")
+        if indexes and not _tried(copy, change.statement):
+            names = [f"index {name}" for _, name, *_ in indexes]
+            note, next_step = f"in use by {hindrances.joined(names)}", hindrances.drop_them(names)
+            return replace(change, action="fail", statement="", note=note, next_step=next_step)
+    return replace(change, action="fail", statement="", note=f"DuckDB says: {why}", next_step=_ANEW)
+
+
+def _tried(copy: duckdb.DuckDBPyConnection, statement: str) -> str:
+    """Why the statement fails; empty if it does not."""
+    import duckdb
+
+    try:
+        copy.execute(statement)
+    except duckdb.Error as error:
+        return first_line(error).partition(": ")[2]
+    return ""
+
+
+def violated_constraint(
+    connection: duckdb.DuckDBPyConnection, table: ObjectName, error: Exception
+) -> Constraint | None:
+    """A constraint of ``table``. DuckDB reports the columns and the values of the key, not the constraint's name."""
+    import duckdb
+
+    if not isinstance(error, duckdb.ConstraintException):
+        return None
+    refused = re.search(r'(?i)duplicate key "(.*)" violates (primary key|unique)', str(error), re.DOTALL)
+    found = catalog.find(connection, table)
+    if refused is None or found is None:
+        return None
+    key, kind = refused[1], refused[2].upper()
+    for schema, name, is_unique, expressions in connection.execute(_INDEXES, [found.schema, found.name]).fetchall():
+        if is_unique and _is_key_of(key, _names(expressions)):
+            return Constraint(name, removal=f"DROP INDEX {_full(schema, name)}")
+    for names in _constraints(connection, found, kind):
+        if _is_key_of(key, names):
+            return Constraint(f"{kind} ({', '.join(names)})")
+    return None
+
+
+def _constraints(connection: duckdb.DuckDBPyConnection, found: catalog.Found, kind: str) -> list[list[str]]:
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT constraint_column_names FROM duckdb_constraints() WHERE database_name = current_database()"
+        " AND schema_name = ? AND table_name = ? AND constraint_type = ?",
+        [found.schema, found.name, kind],
+    ).fetchall()
+    return [list(names) for (names,) in rows]
+
+
+def _is_key_of(key: str, names: Sequence[str]) -> bool:
+    """Whether ``key`` (``a: 1, b: x``) has values of exactly these columns."""
+    return re.fullmatch(", ".join(f"{re.escape(name)}: .*?" for name in names), key, re.DOTALL) is not None
+
+
+def _names(expressions: str) -> list[str]:
+    """The columns of an index, as DuckDB lists them: ``[a, '"b c"']``."""
+    listed = re.findall(r"'\"(?:[^\"]|\"\")*\"'|[^\s,\[\]]+", expressions)
+    return [one.strip("'").removeprefix('"').removesuffix('"').replace('""', '"') for one in listed]
+
+
+def _full(schema: str, name: str) -> str:
+    parts = (name,) if schema == MAIN else (schema, name)
+    return dialects.table(parts, "duckdb")
