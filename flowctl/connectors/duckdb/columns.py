@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
 
 #: Types whose values are compared as text: a cast from them reads text.
-_TEXTS = ("varchar", "enum", "uuid", "bit")
+_TEXTS = ("varchar", "enum", "uuid", "bit", "bignum")
 #: Integers and timestamps of other sizes, which fit their type or are refused.
 _FITTED = ("hugeint", "uhugeint", "timestamp_s", "timestamp_ms")
 

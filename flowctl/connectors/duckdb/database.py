@@ -31,8 +31,6 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "python_enable_replacements": False,
 }
-#: A merge compares each column, which DuckDB counts as one level of an expression.
-_EXPRESSION_DEPTH = 100_000
 #: Seconds between two attempts to open a locked file.
 _AGAIN = 0.2
 _HOLDER = re.compile(r"Conflicting lock is held in (.+?) \(PID (\d+)\)")
@@ -61,7 +59,6 @@ def open_database(path: Path, access: Access) -> Iterator[duckdb.DuckDBPyConnect
         try:
             with interruptible(connection.interrupt), translated(path):
                 connection.execute("SET TimeZone = 'UTC'")
-                connection.execute(f"SET max_expression_depth TO {_EXPRESSION_DEPTH}")
                 yield connection
         finally:
             connection.close()
@@ -123,7 +120,9 @@ class Instance:
         def is_free() -> bool:
             return not self._has_writer and (self._writable or not self._users)
 
-        self._changed.wait_for(lambda: is_free() or is_interrupted(), timeouts.OWN_READERS)
+        until = time.monotonic() + timeouts.OWN_READERS
+        while not is_free() and time.monotonic() < until and not is_interrupted():
+            self._changed.wait(1)
         if not is_free():
             raise WriteConflict(
                 f"{self._path} is still being read by other tables of this run",
