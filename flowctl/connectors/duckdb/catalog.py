@@ -109,7 +109,7 @@ def filled(connection: duckdb.DuckDBPyConnection, found: Found) -> dict[str, Fil
         if default is None or default.upper() == "NULL":
             continue
         names = f'(?:{re.escape(name)}|"{re.escape(name.replace(chr(34), chr(34) * 2))}")'
-        is_computed = re.search(rf"[(,] ?{names} {re.escape(kind)}[^,]* GENERATED ALWAYS AS", found.sql)
+        is_computed = re.search(rf"[(,] ?{names} {re.escape(kind)}(?: COLLATE [^ ]+)? GENERATED ALWAYS AS", found.sql)
         fills[name] = "computed" if is_computed else "default"
     return fills
 

@@ -27,12 +27,13 @@ DUCKDB = SqlDialect(
     widen="ALTER COLUMN {column} TYPE {type}",
     relax="ALTER COLUMN {column} DROP NOT NULL",
     # The existing content is deleted in the same transaction.
-    retype="ALTER COLUMN {column} TYPE {type} USING CAST(NULL AS {type})",
+    retype="ALTER COLUMN {column} DROP NOT NULL; ALTER TABLE {table} ALTER COLUMN {column} DROP DEFAULT;"
+    " ALTER TABLE {table} ALTER COLUMN {column} TYPE {type} USING CAST(NULL AS {type})",
 )
 
 
 #: Characters of a path that DuckDB reads as a pattern.
-_UNGLOBBED = re.compile(r"[*?\[]")
+_PATTERN = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,11 @@ class DuckdbSession(EmbeddedSession):
     def readable(self, folder: BufferFolder) -> list[str]:
         """The segments of ``folder``, as DuckDB reads them: through the buffer's own file system, unless that is this
         machine's disk."""
-        segments = folder.segments()
+        segments = [_PATTERN.sub(r"[\g<0>]", segment) for segment in folder.segments()]
         if isinstance(folder.fs, LocalFileSystem):
-            return [_UNGLOBBED.sub(r"[\g<0>]", segment) for segment in segments]
+            return segments
         urls = [folder.fs.unstrip_protocol(segment) for segment in segments]
-        protocols = {url.partition("://")[0] for url in urls}
-        if not protocols <= {*self.connection.list_filesystems()}:
+        if not {url.partition("://")[0] for url in urls} <= {*self.connection.list_filesystems()}:
             self.connection.register_filesystem(folder.fs)
         return urls
 
