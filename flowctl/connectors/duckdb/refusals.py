@@ -32,6 +32,12 @@ _SCHEMA_OF = """
     )
     UNION ALL SELECT sql FROM duckdb_indexes() WHERE database_name = current_database()
 """
+_DUPLICATE = re.compile(r'(?i)duplicate key "(?P<key>.*)"(?: violates (?P<kind>primary key|unique))?', re.DOTALL)
+_CONSTRAINTS = """
+    SELECT constraint_type, constraint_column_names FROM duckdb_constraints()
+    WHERE database_name = current_database() AND schema_name = ? AND table_name = ?
+        AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')
+"""
 _INDEXES = """
     SELECT schema_name, index_name, is_unique, expressions FROM duckdb_indexes()
     WHERE database_name = current_database() AND schema_name = ? AND table_name = ? ORDER BY index_name
@@ -58,7 +64,7 @@ def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
         if not why:
             return None
         found = catalog.find(copy, info.object)
-        indexes = copy.execute(_INDEXES, [found.schema, found.name]).fetchall() if found else []
+        indexes = _fetch(copy, _INDEXES, found) if found else []
         for schema, name, *_ in indexes:
             copy.execute(f"DROP INDEX {dialects.table((schema, name), 'duckdb')}")
         if indexes and not _tried(copy, change.statement):
@@ -82,32 +88,34 @@ def _tried(copy: duckdb.DuckDBPyConnection, statement: str) -> str:
 def violated_constraint(
     connection: duckdb.DuckDBPyConnection, table: ObjectName, error: Exception
 ) -> Constraint | None:
-    """A constraint of ``table``. DuckDB reports the columns and the values of the key, not the constraint's name."""
+    """A constraint of ``table``. DuckDB does not report its name: a statement reports the columns of the key and their
+    values, a commit the values only, so that several constraints may be meant."""
     import duckdb
 
-    if not isinstance(error, duckdb.ConstraintException):
-        return None
-    refused = re.search(r'(?i)duplicate key "(.*)" violates (primary key|unique)', str(error), re.DOTALL)
+    refused = _DUPLICATE.search(str(error))
     found = catalog.find(connection, table)
-    if refused is None or found is None:
+    if not isinstance(error, duckdb.Error) or refused is None or found is None:
         return None
-    key, kind = refused[1], refused[2].upper()
-    for schema, name, is_unique, expressions in connection.execute(_INDEXES, [found.schema, found.name]).fetchall():
-        if is_unique and _is_key_of(key, _names(expressions)):
-            return Constraint(name, removal=f"DROP INDEX {_full(schema, name)}")
-    for names in _constraints(connection, found, kind):
-        if _is_key_of(key, names):
-            return Constraint(f"{kind} ({', '.join(names)})")
-    return None
+    key, kind = refused["key"], (refused["kind"] or "").upper()
+    of_table = [
+        (names, Constraint(name, removal=f"DROP INDEX {_full(schema, name)}"))
+        for schema, name, is_unique, expressions in _fetch(connection, _INDEXES, found)
+        for names in (_names(expressions),)
+        if is_unique and kind != "PRIMARY KEY"
+    ]
+    of_table += [
+        (names, Constraint(f"{of_kind} ({', '.join(names)})"))
+        for of_kind, names in _fetch(connection, _CONSTRAINTS, found)
+        if not kind or of_kind == kind
+    ]
+    meant = [constraint for names, constraint in of_table if not kind or _is_key_of(key, names)]
+    if len(meant) > 1:
+        return Constraint(" or ".join(one.name for one in meant))
+    return meant[0] if meant else None
 
 
-def _constraints(connection: duckdb.DuckDBPyConnection, found: catalog.Found, kind: str) -> list[list[str]]:
-    rows: list[tuple[Any, ...]] = connection.execute(
-        "SELECT constraint_column_names FROM duckdb_constraints() WHERE database_name = current_database()"
-        " AND schema_name = ? AND table_name = ? AND constraint_type = ?",
-        [found.schema, found.name, kind],
-    ).fetchall()
-    return [list(names) for (names,) in rows]
+def _fetch(connection: duckdb.DuckDBPyConnection, query: str, found: catalog.Found) -> list[tuple[Any, ...]]:
+    return connection.execute(query, [found.schema, found.name]).fetchall()
 
 
 def _is_key_of(key: str, names: Sequence[str]) -> bool:
@@ -116,9 +124,14 @@ def _is_key_of(key: str, names: Sequence[str]) -> bool:
 
 
 def _names(expressions: str) -> list[str]:
-    """The columns of an index, as DuckDB lists them: ``[a, '"b c"']``."""
-    listed = re.findall(r"'\"(?:[^\"]|\"\")*\"'|[^\s,\[\]]+", expressions)
-    return [one.strip("'").removeprefix('"').removesuffix('"').replace('""', '"') for one in listed]
+    """The columns of an index as an error names them. DuckDB lists them as ``[a, '"b c"', '(lower("a"))']``."""
+    listed = re.findall(r"'((?:[^']|'')*)'|([^\s,\[\]]+)", expressions)
+    plain = [(quoted or bare).replace('""', '"').removesuffix(")").removeprefix("(") for quoted, bare in listed]
+    return [one + ")" if one.count("(") > one.count(")") else one for one in map(_unquoted, plain)]
+
+
+def _unquoted(name: str) -> str:
+    return re.sub(r'"([^"]*)"', r"\1", name)
 
 
 def _full(schema: str, name: str) -> str:

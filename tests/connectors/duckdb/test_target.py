@@ -172,11 +172,23 @@ def test_a_key_is_deleted_and_inserted_in_one_commit(writer: Writer, mode: Any) 
     assert (2, "a") in writer.place.read(["id", "name"])
 
 
-def test_rows_that_exchange_unique_values(writer: Writer) -> None:
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE UNIQUE INDEX one ON {table} (name)",
+        "CREATE UNIQUE INDEX one ON {table} (lower(name))",
+        "ALTER TABLE {table} ADD PRIMARY KEY (name)",
+    ],
+)
+def test_rows_that_exchange_unique_values(writer: Writer, made: str) -> None:
     writer.write(upserts(row(1, "a"), row(2, "b")), 1, "merge")
-    writer.place.execute("CREATE UNIQUE INDEX one ON {table} (name)")
+    writer.place.execute(made)
     writer.write(upserts(row(1, "b"), row(2, "a")), 2, "merge")
     assert sorted(writer.place.read(["id", "name"])) == [(1, "b"), (2, "a")]
+    writer.write([*upserts(row(2, "c"), row(3, "a"), row(4, "b")), gone(1)], 3, "merge")
+    assert sorted(writer.place.read(["id", "name"])) == [(2, "c"), (3, "a"), (4, "b")]
+    writer.write([row(5, "a")], 4, "truncate")
+    assert writer.place.read(["id", "name"]) == [(5, "a")]
 
 
 @pytest.mark.parametrize(
@@ -184,6 +196,7 @@ def test_rows_that_exchange_unique_values(writer: Writer) -> None:
     [
         ('CREATE UNIQUE INDEX "o ne" ON {table} (name)', "o ne,", 'DROP INDEX "o ne"'),
         ("CREATE UNIQUE INDEX one ON {table} (amount, name)", "one,", 'DROP INDEX "one"'),
+        ('CREATE UNIQUE INDEX one ON {table} (lower("name"), amount)', "one,", 'DROP INDEX "one"'),
         ("ALTER TABLE {table} ADD PRIMARY KEY (name)", "PRIMARY KEY (name),", ""),
     ],
 )
