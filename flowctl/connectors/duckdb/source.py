@@ -6,7 +6,7 @@ another source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -120,12 +120,14 @@ class DuckdbCapture(SqlCapture):
     def selected(self, column: Column) -> str:
         return exact(self.here[column.name], column.type)
 
-    def batches(self, query: Condition, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    def batches(self, query: Condition, columns: Sequence[Column]) -> Generator[pa.RecordBatch]:
+        """An unread result would keep the instance open, and DuckDB would wait for ever to open another one."""
         schema = arrow_schema(columns)
-        for batch in self.connection.execute(query.sql).to_arrow_reader(_BATCH_ROWS):
-            for column, values in zip(columns, batch.columns, strict=True):
-                self._require_calendar(values, column)
-            yield batch.rename_columns(schema.names).cast(schema)
+        with self.connection.execute(query.sql).to_arrow_reader(_BATCH_ROWS) as reader:
+            for batch in reader:
+                for column, values in zip(columns, batch.columns, strict=True):
+                    self._require_calendar(values, column)
+                yield batch.rename_columns(schema.names).cast(schema)
 
     def holds(self, condition: Condition) -> bool:
         ((is_true,),) = self.connection.execute(f"SELECT {condition.sql}").fetchall()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -123,10 +124,10 @@ class SqlCapture(Capture):
     comparisons: Comparisons
 
     @abstractmethod
-    def batches(self, query: Condition, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    def batches(self, query: Condition, columns: Sequence[Column]) -> Generator[pa.RecordBatch]:
         """The rows of ``query``, which selects ``columns`` by :meth:`selected`, with the types of ``columns``; each
-        batch as large as this process may hold. Raises :class:`TableError` for a value that is not exactly of its
-        column's type."""
+        batch as large as this process may hold; closed if they are not all read. Raises :class:`TableError` for a value
+        that is not exactly of its column's type."""
 
     @abstractmethod
     def holds(self, condition: Condition) -> bool:
@@ -143,9 +144,10 @@ class SqlCapture(Capture):
         condition, total = self._condition(request), 0
         listed = ", ".join(self.selected(column) for column in request.columns)
         query = f"SELECT {listed} FROM {self.comparisons.from_clause(self.relation, condition)}"
-        for batch in self.batches(Condition(query, condition.parameters), request.columns):
-            sink.write(batch)
-            total += batch.num_rows
+        with closing(self.batches(Condition(query, condition.parameters), request.columns)) as batches:
+            for batch in batches:
+                sink.write(batch)
+                total += batch.num_rows
         return total
 
     def is_empty(self, request: ReadRequest) -> bool:
@@ -179,7 +181,7 @@ class RowsCapture(SqlCapture):
     def to_arrow(self, values: Sequence[Any], column: Column) -> pa.Array:
         """Raises :class:`TableError` for a value that is not exactly of the column's type."""
 
-    def batches(self, query: Condition, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    def batches(self, query: Condition, columns: Sequence[Column]) -> Generator[pa.RecordBatch]:
         import pyarrow as pa
 
         schema = arrow_schema(columns)

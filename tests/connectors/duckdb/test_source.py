@@ -20,6 +20,7 @@ from flowctl.connectors.duckdb.session import DuckdbSession
 from flowctl.connectors.duckdb.source import DuckdbSource
 from flowctl.connectors.duckdb.types import data_type, ddl, parsed
 from flowctl.connectors.source import ReadRequest, Relation
+from flowctl.connectors.sql.conditions import Condition
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
@@ -377,6 +378,27 @@ def test_a_commit_waits_where_a_second_read_does_not_wait_for_it(
             assert not writer.done()
         writer.result()
     assert rows_of(source, table("t")) == [{"a": 1}]
+
+
+@pytest.mark.timeout(60)
+def test_a_read_that_fails_half_way_leaves_nothing_open(script: Script, source: DuckdbSource, file: Path) -> None:
+    """DuckDB waits for ever to open a file for writing while an unread result has it open for reading."""
+    script("CREATE TABLE t AS SELECT range AS i FROM range(1000000)")
+    info = describe(source, table("t"))
+
+    class Full:
+        def write(self, batch: pa.RecordBatch) -> None:
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full") as kept, source.capture(table("t"), info) as capture:
+        capture.read(ReadRequest(info.columns), Full())
+    with source.capture(table("t"), info) as capture:
+        batches = capture.batches(Condition('SELECT "i" FROM t'), info.columns)
+        next(batches)
+        batches.close()
+    with open_database(file, "rwc") as connection:
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (1_000_000,)
+    assert kept.value.__traceback__ is not None
 
 
 def test_a_capture_beside_a_commit_shows_one_moment(script: Script, source: DuckdbSource, file: Path) -> None:
