@@ -129,3 +129,38 @@ def test_two_runs_write_one_file_after_each_other(flow: Flow) -> None:
         assert process.returncode == 0, out + err
     target = flow.folder / "target.duckdb"
     assert [duckdb_rows(target, f"SELECT id FROM {name}") for name in ("one", "two")] == [[(1,), (2,)], [(1,), (2,)]]
+
+
+def test_an_adopted_table_keeps_what_the_database_fills(flow: Flow) -> None:
+    modes = {
+        "added": "mode: append, cursor: {column: id}",
+        "merged": "mode: merge, key: [id], cursor: {column: updated_at}",
+        "replaced": 'mode: truncate, on_schema_change: {dropped_column: "null"}',
+    }
+    target = flow.folder / "target.duckdb"
+    duckdb_rows(target, "CREATE SEQUENCE numbers START 100")
+    for name in modes:
+        own = (
+            "sk INTEGER DEFAULT nextval('numbers'), up VARCHAR AS (upper(note)), origin VARCHAR DEFAULT 'here' NOT NULL"
+        )
+        duckdb_rows(target, f"CREATE TABLE {name} ({own}, id INTEGER PRIMARY KEY, note VARCHAR, updated_at TIMESTAMP)")
+        duckdb_rows(target, f"CREATE INDEX of_{name} ON {name} (note)")
+    duckdb_rows(target, "INSERT INTO merged (id, note, origin) VALUES (1, 'old', 'there')")
+    listed = "{include: [id, note, updated_at]}"
+    tables = (
+        f"  {name}: {{from: src:orders, to: dst:{name}, columns: {listed}, {mode}}}\n" for name, mode in modes.items()
+    )
+    flow.write(HEAD.format(flow="shop") + "".join(tables))
+    for name in modes:
+        more = ["--position", "beginning"] if name == "added" else []
+        flow.run("state", "adopt", "flow.yaml", name, "--yes", *more, expect=0)
+    flow.apply()
+    duckdb_rows(flow.folder / "source.duckdb", "UPDATE orders SET note = 'aa', updated_at = '2026-01-03' WHERE id = 1")
+    flow.apply()
+    first = {"added": "first", "merged": "aa", "replaced": "aa"}
+    for name in modes:
+        origin = "there" if name == "merged" else "here"
+        found = duckdb_rows(target, f"SELECT id, note, up, origin FROM {name}")
+        assert found == [(1, first[name], first[name].upper(), origin), (2, None, None, "here")]
+        assert duckdb_rows(target, f"SELECT count(DISTINCT sk) FROM {name}") == [(2,)]
+    assert flow.actions() == {"added": "none", "merged": "none", "replaced": "change"}
