@@ -30,6 +30,7 @@ from tests.connectors.target_matrix import Place
 from tests.connectors.target_matrix import duckdb as duckdb_place
 from tests.connectors.writing import COLUMNS, Writer, gone, row, upserts
 from tests.e2e.flows import duckdb_rows
+from tests.storage.stores import StoreAddress, s3_address
 
 #: The engine hands over a batch as in every suite of targets; what happens then is the database's.
 pytestmark = pytest.mark.long_on_spark
@@ -278,20 +279,31 @@ def test_nested_types_are_duckdbs_own(writer: Writer, in_memory: bool) -> None:
     assert found == sorted(writer.frame(rows, NESTED).collect())
 
 
-@pytest.mark.parametrize("url", ["memory://buffer/of [duckdb]*", "{folder}/st[a]te* of?"])
-def test_segments_are_read_where_they_are(writer: Writer, tmp_path: Path, url: str) -> None:
+@pytest.fixture(params=["memory", "disk", pytest.param("s3", marks=pytest.mark.server)])
+def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
+    match request.param:
+        case "memory":
+            return StoreAddress("memory://buffer/of [duckdb]*")
+        case "disk":
+            return StoreAddress(str(tmp_path / "st[a]te* of?"))
+        case _:
+            return s3_address(request.getfixturevalue("moto"))
+
+
+def test_segments_are_read_where_they_are(writer: Writer, tmp_path: Path, elsewhere: StoreAddress) -> None:
     """In a store, through the buffer's own file system, and under a path that looks like a pattern. Twice, as the
     instance of a file is shared."""
     held = writer.batch([row(1), row(2)], COLUMNS, in_memory=True)
     assert isinstance(held, InMemory)
-    with Buffer(url.format(folder=tmp_path), "run-1", {}) as buffer:
+    with Buffer(elsewhere.url, "run-1", elsewhere.storage) as buffer:
         target = DuckdbTarget(tmp_path / "x[1]*.duckdb", OpenContext(buffer=buffer), CAPABILITIES)
         folder = buffer.folder("rows")
+        put(folder, held.rows)
         put(folder, held.rows)
         rows = WrittenRows(OnEngine(writer.frame([], COLUMNS), folder), COLUMNS, writer.job(1, "append"))
         with target.writing_session() as session:
             for _ in range(2):
                 staged = target.load(session, rows)
-                assert staged.rows == 2
-                assert session.fetch(f"SELECT sum(id) FROM {staged.table[0]}") == [(3,)]
+                assert staged.rows == 4
+                assert session.fetch(f"SELECT sum(id) FROM {staged.table[0]}") == [(6,)]
     assert (tmp_path / "x[1]*.duckdb").exists()
