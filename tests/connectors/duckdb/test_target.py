@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal as Exact
@@ -17,10 +18,12 @@ import pytest
 from flowctl.connectors.base import OpenContext
 from flowctl.connectors.buffered import put
 from flowctl.connectors.duckdb import CAPABILITIES
+from flowctl.connectors.duckdb.session import DuckdbSession
 from flowctl.connectors.duckdb.target import DuckdbTarget, WrittenRows
 from flowctl.engine.batch import InMemory, OnEngine
 from flowctl.errors import StateConflict, TableError
 from flowctl.model import types
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import Array, Decimal, Struct
@@ -28,6 +31,8 @@ from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import describe
 from tests.connectors.target_matrix import Place
 from tests.connectors.target_matrix import duckdb as duckdb_place
+from tests.connectors.test_target_history import COLUMNS as HISTORY
+from tests.connectors.test_target_history import seen
 from tests.connectors.writing import COLUMNS, Writer, gone, row, upserts
 from tests.e2e.flows import duckdb_rows
 from tests.storage.stores import StoreAddress, s3_address
@@ -277,6 +282,31 @@ def test_nested_types_are_duckdbs_own(writer: Writer, in_memory: bool) -> None:
     assert sql(writer.place, f'SELECT DISTINCT typeof(parts) FROM "{writer.place.object}"') == [(kinds,)]
     found = sorted(writer.place.target.scan(writer.spark, writer.place.object, NESTED).collect())
     assert found == sorted(writer.frame(rows, NESTED).collect())
+
+
+@pytest.mark.parametrize("mode", ["merge", "scd2"])
+def test_no_statement_compares_all_pairs_of_rows(writer: Writer, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """20,000 changed rows of two million took 40 s."""
+    plans: dict[str, str] = {}
+    fetch = DuckdbSession.fetch
+
+    def explained(session: DuckdbSession, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        if " JOIN " in statement or " FROM _flowctl_difference" in statement:
+            plans[statement] = str(session.connection.execute(f"EXPLAIN {statement}").fetchall()[0][1])
+        return fetch(session, statement, parameters)
+
+    def rows(since: int, name: str) -> list[dict[str, Any]]:
+        if mode == "merge":
+            return upserts(*(row(id, name) for id in range(since, since + 100)))
+        return [{**seen(name, 1 + since // 50), "id": id} for id in range(since, since + 100)]
+
+    columns = COLUMNS if mode == "merge" else HISTORY
+    writer.write(rows(1, "a"), 1, mode, columns=columns)
+    monkeypatch.setattr(DuckdbSession, "fetch", explained)
+    writer.write(rows(51, "b"), 2, mode, columns=columns)
+    assert len(plans) >= 2
+    joins = {statement: set(re.findall("[A-Z_]+JOIN|CROSS_PRODUCT", plan)) for statement, plan in plans.items()}
+    assert set().union(*joins.values()) == {"HASH_JOIN"}, joins
 
 
 @pytest.fixture(params=["memory", "disk", pytest.param("s3", marks=pytest.mark.server)])
