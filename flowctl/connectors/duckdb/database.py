@@ -165,7 +165,7 @@ def _explained(path: Path, error: Exception) -> TableError | WriteConflict:
         return WriteConflict(f"DuckDB says: {first_line(error)}", hint="Try again: another transaction was faster")
     if "not a valid DuckDB database file" in text or "sqlite_scanner" in text:
         return TableError(f"{path} is not a DuckDB file", hint=check)
-    if "Trying to read a database file with version number" in text or "storage version" in text.lower():
+    if "Trying to read a database file with version number" in text:
         version = _VERSION.search(text)
         return TableError(
             f"{path} was written by another version of DuckDB{f' (storage version {version[1]})' if version else ''}, "
@@ -173,7 +173,7 @@ def _explained(path: Path, error: Exception) -> TableError | WriteConflict:
             hint="Install that version of the Python package duckdb, or rewrite the file with EXPORT DATABASE there "
             "and IMPORT DATABASE here",
         )
-    if "encrypted" in text.lower():
+    if "Cannot open encrypted database" in text:
         return TableError(
             f"{path} is encrypted, which flowctl does not support", hint="Copy it to a file without encryption"
         )

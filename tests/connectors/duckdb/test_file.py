@@ -96,6 +96,17 @@ def test_a_file_of_a_newer_version_is_explained(path: Path) -> None:
     assert duckdb.__version__ in refused.message and "EXPORT DATABASE" in refused.hint
 
 
+def test_an_encrypted_file_is_explained(tmp_path: Path) -> None:
+    path = tmp_path / "secret.duckdb"
+    with duckdb.connect() as connection:
+        connection.execute("SET force_mbedtls_unsafe = 'true'")  # without an extension, DuckDB encrypts weakly
+        connection.execute(
+            f"ATTACH '{path}' AS secret (ENCRYPTION_KEY 'abcd'); CREATE TABLE secret.t (encrypted INTEGER)"
+        )
+        connection.execute("DETACH secret")
+    assert "is encrypted, which flowctl does not support" in refusal_of(path).message
+
+
 def checksum(block: bytes) -> int:
     """As DuckDB computes it; source: its `checksum.cpp`."""
     result = 5381
