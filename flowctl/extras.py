@@ -12,6 +12,7 @@ _PACKAGES = {
     "deltalake": "flowctl[delta]",
     "delta": "flowctl[delta]",
     "pyroaring": "flowctl[delta]",
+    "duckdb": "flowctl[duckdb]",
     "s3fs": "flowctl[s3]",
     "aiobotocore": "flowctl[s3]",
     "botocore": "flowctl[s3]",

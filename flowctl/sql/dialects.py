@@ -15,7 +15,7 @@ from flowctl.model.table_info import Column
 from flowctl.model.types import DataType, Decimal, Scalar
 from flowctl.model.value import TypedValue
 
-Dialect = Literal["spark", "postgres", "sqlite"]
+Dialect = Literal["spark", "postgres", "sqlite", "duckdb"]
 
 
 def quoted(name: str, dialect: Dialect) -> str:
@@ -23,7 +23,7 @@ def quoted(name: str, dialect: Dialect) -> str:
     match dialect:
         case "spark":
             return "`" + name.replace("`", "``") + "`"
-        case "postgres" | "sqlite":
+        case "postgres" | "sqlite" | "duckdb":
             return '"' + name.replace('"', '""') + '"'
         case _:
             assert_never(dialect)
@@ -40,7 +40,7 @@ def literal(value: TypedValue, dialect: Dialect) -> str:
     match dialect:
         case "sqlite":
             return plain if _is_number(value.type) else text(plain, dialect)
-        case "spark" | "postgres":
+        case "spark" | "postgres" | "duckdb":
             keyword = _KEYWORDS[dialect].get(value.type)
             if keyword is not None:
                 return f"{keyword} {text(plain, dialect)}"
@@ -73,14 +73,14 @@ def _is_number(kind: DataType) -> bool:
     return kind in (types.INT8, types.INT16, types.INT32, types.INT64, types.FLOAT, types.DOUBLE)
 
 
-def _cast_type(kind: DataType, dialect: Literal["spark", "postgres"]) -> str:
+def _cast_type(kind: DataType, dialect: Literal["spark", "postgres", "duckdb"]) -> str:
     if dialect == "spark":
         return types.spark_ddl(kind)
     match kind:
         case Decimal():
-            return "NUMERIC"
+            return "NUMERIC" if dialect == "postgres" else f"DECIMAL({kind.precision},{kind.scale})"
         case Scalar():
-            return _POSTGRES[kind]
+            return _STANDARD[kind]
         case _:
             raise ValueError(f"{kind} has no literal")
 
@@ -88,8 +88,9 @@ def _cast_type(kind: DataType, dialect: Literal["spark", "postgres"]) -> str:
 _KEYWORDS: dict[str, dict[DataType, str]] = {
     "spark": {types.TIMESTAMP: "TIMESTAMP", types.TIMESTAMP_NTZ: "TIMESTAMP_NTZ", types.DATE: "DATE"},
     "postgres": {types.TIMESTAMP: "TIMESTAMPTZ", types.TIMESTAMP_NTZ: "TIMESTAMP", types.DATE: "DATE"},
+    "duckdb": {types.TIMESTAMP: "TIMESTAMPTZ", types.TIMESTAMP_NTZ: "TIMESTAMP", types.DATE: "DATE"},
 }
-_POSTGRES: dict[DataType, str] = {
+_STANDARD: dict[DataType, str] = {
     types.INT8: "SMALLINT",
     types.INT16: "SMALLINT",
     types.INT32: "INTEGER",

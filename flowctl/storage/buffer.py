@@ -112,10 +112,11 @@ class Buffer:
 
 
 class BufferFolder:
-    """One folder of segments. ``url`` is the form that Spark reads and writes."""
+    """One folder of segments. ``url`` is the form that Spark reads and writes, ``fs`` the fsspec file system of the
+    segments' paths."""
 
     def __init__(self, fs: Any, path: str, url: str) -> None:
-        self._fs = fs
+        self.fs = fs
         self._path = path
         self.url = url
 
@@ -125,7 +126,7 @@ class BufferFolder:
         import pyarrow.parquet as pq
 
         with (
-            appearing(self._fs, self._path, f"{uuid.uuid4().hex}.parquet") as file,
+            appearing(self.fs, self._path, f"{uuid.uuid4().hex}.parquet") as file,
             pq.ParquetWriter(file, schema, compression="zstd", compression_level=1) as writer,
         ):
             sink = BufferSink(writer, schema)
@@ -138,7 +139,7 @@ class BufferFolder:
 
         count = 0
         for path in self.segments():
-            with self._fs.open(path, "rb") as file:
+            with self.fs.open(path, "rb") as file:
                 count += pq.read_metadata(file).num_rows
         return count
 
@@ -149,7 +150,7 @@ class BufferFolder:
 
         for path in self.segments():
             with (
-                self._fs.open(path, "rb") as file,
+                self.fs.open(path, "rb") as file,
                 pq.ParquetFile(file, pre_buffer=False, buffer_size=2**20) as segment,
             ):
                 yield from segment.iter_batches(batch_size=READ_ROWS, columns=columns)
@@ -158,7 +159,7 @@ class BufferFolder:
         """Paths of the segments, sorted. Names that start with ``_`` or ``.`` are skipped: Spark is still writing
         them."""
         try:
-            found = self._fs.find(self._path)
+            found = self.fs.find(self._path)
         except FileNotFoundError:
             return []
         inside = ((path, path[len(self._path) :].strip("/").split("/")) for path in sorted(found))

@@ -26,10 +26,12 @@ tables:
   orders: {{from: app:orders, to: target, mode: truncate}}
 """
 POSTGRES = '{type: postgres, url: "postgresql://etl@localhost:1/shop"}'
+DUCKDB = "{type: duckdb, path: target.duckdb}"
 DELTA = "{type: delta, path: lake}"
 #: The package that is not there, what pip installs, the state, the target, the command and its exit code.
 CASES = {
     "postgres": ("psycopg", "flowctl[postgres]", "state", POSTGRES, "plan", 4),
+    "duckdb": ("duckdb", "flowctl[duckdb]", "state", DUCKDB, "plan", 4),
     "delta": ("deltalake", "flowctl[delta]", "state", DELTA, "plan", 4),
     "sail": ("pysail", "flowctl[sail]", "state", DELTA, "apply", 1),
     "s3": ("s3fs", "flowctl[s3]", "s3://bucket/state", DELTA, "plan", 1),

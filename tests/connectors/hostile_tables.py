@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import psycopg
 from psycopg import sql
 
@@ -116,6 +117,32 @@ class SqliteSource:
         connection.close()
 
 
+class DuckdbSource:
+    names = NAMES
+    kinds: Mapping[str, str] = {}
+    hints: Mapping[str, Any] = {}
+    keeps_all = False
+
+    def __init__(self, _url: str, folder: Path) -> None:
+        self.connection = {"type": "duckdb", "path": "source.duckdb"}
+        self.reference = "src:odd"
+        self._path = folder / "source.duckdb"
+        listed = ", ".join(f"{quoted(name)} {_type(name, 'BIGINT')}" for name in self.names)
+        self._run(f"CREATE TABLE odd ({listed})")
+        self.put(before(self.names))
+
+    def put(self, rows: Sequence[Row], *, adds: bool = False) -> None:
+        for one in rows:
+            if not adds:
+                self._run(f"DELETE FROM odd WHERE {quoted(KEY[0])} = ?", [one[KEY[0]]])
+            values = [one[name] for name in self.names]
+            self._run(f"INSERT INTO odd VALUES ({', '.join('?' * len(values))})", values)
+
+    def _run(self, statement: str, values: Sequence[Any] = ()) -> None:
+        with duckdb.connect(self._path) as connection:
+            connection.execute(statement, list(values))
+
+
 class FilesSource:
     """One file for each batch, the first under one hostile name, the second under another; and beside them, empty but
     for a header, one of every name that a file can have."""
@@ -154,7 +181,13 @@ def _is_refused_on_connect(name: str) -> bool:
     return engines.UNDER_TEST == "connect" and ":" in name and any(sign in name for sign in "\\{}[]*?")
 
 
-SOURCES = {"postgres": PostgresSource, "parts": PartsOfPostgresSource, "sqlite": SqliteSource, "files": FilesSource}
+SOURCES = {
+    "postgres": PostgresSource,
+    "parts": PartsOfPostgresSource,
+    "sqlite": SqliteSource,
+    "duckdb": DuckdbSource,
+    "files": FilesSource,
+}
 
 
 def quoted(name: str) -> str:

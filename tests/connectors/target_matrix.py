@@ -24,6 +24,7 @@ from flowctl.engine.session import has_jvm
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 from flowctl.storage.buffer import Buffer
+from tests.e2e.flows import duckdb_rows
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,20 @@ def sqlite(_request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> It
 
 
 @contextmanager
+def duckdb(_request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Iterator[Place]:
+    path, name = folder / "target.duckdb", f"t {uuid.uuid4().hex[:6]}"
+    with opened("duckdb", {"path": str(path)}, scratch) as target:
+        yield Place(
+            "duckdb",
+            {"path": str(path)},
+            target,
+            ObjectName((name,)),
+            lambda columns: duckdb_rows(path, f'SELECT {_listed(columns)} FROM "{name}"'),
+            lambda statement: duckdb_rows(path, statement.format(table=f'"{name}"')) and None,
+        )
+
+
+@contextmanager
 def postgres(request: pytest.FixtureRequest, _folder: Path, scratch: Buffer) -> Iterator[Place]:
     import psycopg
 
@@ -136,4 +151,4 @@ def _listed(columns: Sequence[str]) -> str:
     return ", ".join(f'"{name}"' for name in columns)
 
 
-FACTORIES: dict[str, Factory] = {"delta": delta, "postgres": postgres, "sqlite": sqlite}
+FACTORIES: dict[str, Factory] = {"delta": delta, "duckdb": duckdb, "postgres": postgres, "sqlite": sqlite}

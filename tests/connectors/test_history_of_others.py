@@ -21,6 +21,7 @@ pytestmark = pytest.mark.long_on_spark
 #: A number of the row's own, a note, and a default.
 NOTE = "ALTER TABLE {table} ADD note TEXT DEFAULT 'new' NOT NULL"
 ADDED = {
+    "duckdb": ["ALTER TABLE {table} ADD sk INTEGER DEFAULT 7", "ALTER TABLE {table} ADD note TEXT DEFAULT 'new'"],
     "postgres": ["ALTER TABLE {table} ADD sk bigserial", NOTE],
     "sqlite": ["ALTER TABLE {table} ADD sk INTEGER DEFAULT 7", NOTE],
 }

@@ -18,12 +18,19 @@ from flowctl.plan.document import action_of
 from tests.connectors.hostile import TEXTS
 from tests.connectors.hostile_tables import CURSOR, EVENT, KEY, SOURCES, came, expected, plain, quoted
 from tests.connectors.whole_runs import SharedRuns
+from tests.e2e.flows import duckdb_rows
 from tests.plan.worlds import changes
 
 MODES = ("append", "truncate", "merge", "scd2")
 #: On Spark the two ways into PostgreSQL's COPY and JDBC; on Sail, where a run costs a second, each source and mode.
 SHORT = {("parts", "postgres", "truncate"), ("postgres", "delta", "merge")}
-SHORT_ON_SAIL = {("sqlite", "postgres", "scd2"), ("files", "sqlite", "append"), ("files", "delta", "scd2")}
+SHORT_ON_SAIL = {
+    ("sqlite", "postgres", "scd2"),
+    ("files", "sqlite", "append"),
+    ("files", "delta", "scd2"),
+    ("duckdb", "sqlite", "merge"),
+    ("files", "duckdb", "scd2"),
+}
 
 
 def length(*case: str) -> Sequence[pytest.MarkDecorator]:
@@ -35,7 +42,7 @@ def length(*case: str) -> Sequence[pytest.MarkDecorator]:
 MATRIX = [
     pytest.param(source, target, mode, marks=length(source, target, mode))
     for source in SOURCES
-    for target in ("delta", "postgres", "sqlite")
+    for target in ("delta", "postgres", "sqlite", "duckdb")
     for mode in MODES
 ]
 
@@ -119,6 +126,10 @@ def place(
         finally:
             connection.close()
 
+    def of_duckdb(names: Sequence[str]) -> list[tuple[Any, ...]]:
+        query = f"SELECT {', '.join(map(quoted, names))} FROM {quoted(name)}"
+        return duckdb_rows(runs.folder / "target.duckdb", query)
+
     def of_delta(names: Sequence[str]) -> list[tuple[Any, ...]]:
         frame = runs.engine.spark.read.format("delta").load(str(runs.folder / "lake" / name))
         return [tuple(row) for row in frame.select(*("`" + name.replace("`", "``") + "`" for name in names)).collect()]
@@ -128,6 +139,8 @@ def place(
             return {"type": "postgres", "url": referring(url)}, of_postgres
         case "sqlite":
             return {"type": "sqlite", "path": "target.db"}, of_sqlite
+        case "duckdb":
+            return {"type": "duckdb", "path": "target.duckdb"}, of_duckdb
         case _:
             return {"type": "delta", "path": "lake"}, of_delta
 
@@ -143,7 +156,7 @@ def referring(url: str) -> str:
         *(
             pytest.param(source, target, tuple(TEXTS), marks=pytest.mark.full)
             for source in ("postgres", "sqlite")
-            for target in ("delta", "postgres", "sqlite")
+            for target in ("delta", "postgres", "sqlite", "duckdb")
         ),
     ],
 )
@@ -216,7 +229,7 @@ def reference(connection: str, system: str, name: str) -> str:
     match system:
         case "postgres":
             return f"{connection}:{'public' if connection == 'src' else 'copies'}.{quoted(name)}"
-        case "sqlite":
+        case "sqlite" | "duckdb":
             return f"{connection}:{quoted(name)}"
         case _:
             return f"{connection}:{name}"

@@ -13,6 +13,7 @@ PLACES = {
     "delta": {"path": "lake"},
     "postgres": {"url": "postgresql://etl@db/shop"},
     "sqlite": {"path": "shop.db"},
+    "duckdb": {"path": "shop.duckdb"},
 }
 
 
@@ -33,6 +34,8 @@ PLACES = {
         ("postgres", 'a "b".c', False),
         ("sqlite", "n" * 1000, False),
         ("sqlite", "SQLite_x", True),
+        ("duckdb", "n" * 5000, False),
+        ("duckdb", "a\0b", True),
     ],
 )
 def test_names_of_tables(target: str, name: str, refused: bool) -> None:

@@ -126,6 +126,18 @@ def sqlite_script(path: Path, script: str) -> None:
         connection.close()
 
 
+def duckdb_rows(path: Path, statement: str) -> list[Row]:
+    """Also of a statement that changes something; moments with their zone."""
+    import duckdb
+
+    from flowctl.connectors.duckdb.database import SETTINGS
+
+    with duckdb.connect(path, config=SETTINGS) as connection:  # as flowctl, which may have it open in this process
+        connection.execute("SET TimeZone = 'UTC'")
+        rows = connection.execute(statement).to_arrow_table().to_pylist()
+    return sorted((tuple(row.values()) for row in rows), key=repr)
+
+
 def postgres_rows(url: str, query: str) -> list[Row]:
     import psycopg
 

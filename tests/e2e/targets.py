@@ -9,10 +9,10 @@ from typing import Literal
 
 from deltalake import DeltaTable
 
-from tests.e2e.flows import Row, delta_rows, postgres_rows, sqlite_rows
+from tests.e2e.flows import Row, delta_rows, duckdb_rows, postgres_rows, sqlite_rows
 
-Kind = Literal["delta", "sqlite", "postgres"]
-KINDS: tuple[Kind, ...] = ("delta", "sqlite", "postgres")
+Kind = Literal["delta", "sqlite", "duckdb", "postgres"]
+KINDS: tuple[Kind, ...] = ("delta", "sqlite", "duckdb", "postgres")
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class TargetPlace:
                 found = delta_rows(Path(self.location) / self.object, columns)
             case "sqlite":
                 found = sqlite_rows(Path(self.location), f'SELECT {names} FROM "{self.object}"')
+            case "duckdb":
+                found = duckdb_rows(Path(self.location), f'SELECT {names} FROM "{self.object}"')
             case "postgres":
                 found = postgres_rows(self.location, f"SELECT {names} FROM {self.object}")
         return sorted((tuple(_plain(value) for value in row) for row in found), key=repr)
@@ -43,6 +45,9 @@ class TargetPlace:
             case "sqlite":
                 query = f"SELECT name FROM pragma_table_info('{self.object}')"
                 return [str(name) for (name,) in sqlite_rows(Path(self.location), query)]
+            case "duckdb":
+                query = f"SELECT column_name FROM duckdb_columns() WHERE table_name = '{self.object}'"
+                return [str(name) for (name,) in duckdb_rows(Path(self.location), query)]
             case "postgres":
                 query = f"SELECT attname FROM pg_attribute WHERE attrelid = '{self.object}'::regclass AND attnum > 0"
                 found = postgres_rows(self.location, f"{query} AND NOT attisdropped")
@@ -55,6 +60,9 @@ def place(kind: Kind, folder: Path, postgres_url: str) -> TargetPlace:
             return TargetPlace(kind, "{type: delta, path: lake}", "orders", str(folder / "lake"))
         case "sqlite":
             return TargetPlace(kind, "{type: sqlite, path: target.db}", "orders", str(folder / "target.db"))
+        case "duckdb":
+            connection = "{type: duckdb, path: target.duckdb}"
+            return TargetPlace(kind, connection, "orders", str(folder / "target.duckdb"))
         case "postgres":
             secret = postgres_url.replace("etl-secret", "${secret:env:PG_PASSWORD}")
             return TargetPlace(kind, f'{{type: postgres, url: "{secret}"}}', "public.orders", postgres_url)

@@ -36,7 +36,7 @@ IMPATIENT = """
 import sys
 from flowctl.cli.main import run
 from flowctl.connectors.sql import timeouts
-timeouts.SQLITE_LOCK = 8.0
+timeouts.FILE_LOCK = 8.0
 sys.exit(run(sys.argv[1:]))
 """
 MERGED = HEAD + "  orders: {from: src:orders, to: dst:orders, mode: merge, key: [id], cursor: {column: updated_at}}\n"

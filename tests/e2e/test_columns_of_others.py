@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import duckdb
 import psycopg
 import pytest
 
-from tests.e2e.flows import Flow, delta_rows, postgres_rows, sqlite_rows, sqlite_script
+from tests.e2e.flows import Flow, delta_rows, duckdb_rows, postgres_rows, sqlite_rows, sqlite_script
 
 STOPPED = 6
 MERGE = "mode: merge, key: [id], cursor: {column: at}"
@@ -18,9 +19,10 @@ CONNECTIONS = {
     "delta": "{type: delta, path: lake}",
     "postgres": "{type: postgres, url: '${secret:env:PG_URL}'}",
     "sqlite": "{type: sqlite, path: target.db}",
+    "duckdb": "{type: duckdb, path: target.duckdb}",
 }
 kinds = pytest.mark.parametrize(
-    "kind", ["delta", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("sqlite", "postgres"))]
+    "kind", ["delta", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("sqlite", "duckdb", "postgres"))]
 )  # fmt: skip
 
 
@@ -45,6 +47,9 @@ class Shop(Flow):
         if self.kind == "sqlite":
             sqlite_script(self.folder / "target.db", script)
             return
+        if self.kind == "duckdb":
+            duckdb_rows(self.folder / "target.duckdb", script)
+            return
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(script)
 
@@ -55,6 +60,8 @@ class Shop(Flow):
                 return delta_rows(self.folder / "lake" / "t", columns)
             case "sqlite":
                 return sqlite_rows(self.folder / "target.db", query)
+            case "duckdb":
+                return duckdb_rows(self.folder / "target.duckdb", query)
             case _:
                 return postgres_rows(self.url, query)
 
@@ -110,7 +117,7 @@ def test_a_delta_table_that_is_replaced_goes_on_naming_columns_of_others(
 def adopted(folder: Path, kind: str, url: str, mode: str, column: str, *more: str) -> Shop:
     """A table of somebody else's that flowctl has continued; then the source has lost ``note``."""
     shop = Shop(folder, kind, url)
-    shop.target(f"CREATE TABLE t (id bigint, {column}, at bigint, c text)")
+    shop.target(f'CREATE TABLE t (id bigint, {column}, "at" bigint, c text)')
     shop.table(mode)
     shop.run("state", "adopt", "flow.yaml", "t", "--yes", *more, expect=0)
     shop.apply()
@@ -118,7 +125,9 @@ def adopted(folder: Path, kind: str, url: str, mode: str, column: str, *more: st
     return shop
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "kind", ["sqlite", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("duckdb", "postgres"))]
+)
 @pytest.mark.parametrize(
     ("mode", "more"),
     [
@@ -136,7 +145,7 @@ def test_a_dropped_column_with_a_default_keeps_it(
     shop.source("INSERT INTO ev VALUES (4, 4, 'c4')")
     shop.apply()
     assert shop.rows("id", "note") == [(1, "a"), (2, "b"), (3, "zz"), (4, "zz")]
-    with pytest.raises((psycopg.Error, sqlite3.Error), match=r"(?i)not[ -]null"):
+    with pytest.raises((psycopg.Error, sqlite3.Error, duckdb.Error), match=r"(?i)not[ -]null"):
         shop.target("UPDATE t SET note = NULL")  # still refused
 
 

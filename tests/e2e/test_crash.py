@@ -17,7 +17,7 @@ KILLED = -9
 #: What there is to do when all is done: without a position everything is read again, and keys are compared each time.
 AFTER = {"append": "none", "truncate": "change", "merge": "change", "scd2": "none"}
 #: On Sail: what commits in another way than with Spark. Of the steps, those around the commit.
-IN_EVERY_RUN = (("delta", "merge"),)
+IN_EVERY_RUN = (("delta", "merge"), ("duckdb", "merge"))
 MAIN_POINTS: tuple[Point, ...] = ("after_intent", "in_commit", "after_commit")
 
 
@@ -38,7 +38,7 @@ def walk_the_protocol(flow: Flow, mode: str, target: TargetPlace, spark: str, po
 
 @pytest.mark.full
 @pytest.mark.parametrize("mode", ["append", "merge", "scd2"])
-@pytest.mark.parametrize("kind", ["delta", "sqlite"])
+@pytest.mark.parametrize("kind", ["delta", "sqlite", "duckdb"])
 def test_a_recovery_killed_before_what_has_come_since_loses_and_doubles_nothing(
     kind: Kind, mode: str, tmp_path: Path
 ) -> None:

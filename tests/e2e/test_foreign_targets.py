@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.e2e.flows import Flow, sqlite_script
+from tests.e2e.flows import Flow, duckdb_rows, sqlite_script
 from tests.e2e.orders import MODES
 from tests.e2e.targets import KINDS, Kind, TargetPlace, place
 
@@ -104,12 +104,13 @@ def test_a_delta_table_that_another_flow_took_over_is_its_own(tmp_path: Path, po
 
 
 VIEWS = {
+    "duckdb": "CREATE VIEW {name} AS SELECT 1 AS id, 'theirs' AS note, NULL AS updated_at",
     "sqlite": "CREATE VIEW {name} AS SELECT 1 AS id, 'theirs' AS note, NULL AS updated_at",
     "postgres": "CREATE VIEW {name} AS SELECT 1::bigint AS id, text 'theirs' AS note, now() AS updated_at",
 }
 
 
-@pytest.mark.parametrize("kind", ["postgres", "sqlite"])
+@pytest.mark.parametrize("kind", ["postgres", "sqlite", "duckdb"])
 def test_a_view_is_neither_written_nor_adopted(kind: Kind, tmp_path: Path, postgres_database: str) -> None:
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
     target = place(kind, tmp_path, postgres_database)
@@ -117,6 +118,8 @@ def test_a_view_is_neither_written_nor_adopted(kind: Kind, tmp_path: Path, postg
     made = VIEWS[kind].format(name=target.object)
     if kind == "sqlite":
         sqlite_script(tmp_path / "target.db", made)
+    elif kind == "duckdb":
+        duckdb_rows(tmp_path / "target.duckdb", made)
     else:
         with psycopg.connect(postgres_database, autocommit=True) as connection:
             connection.execute(made)

@@ -140,6 +140,8 @@ def flow(request: pytest.FixtureRequest, tmp_path: Path, engine: Engine, monkeyp
             location, connection = str(tmp_path / "lake"), {"type": "delta", "path": "lake"}
         case "sqlite":
             location, connection = str(tmp_path / "target.db"), {"type": "sqlite", "path": "target.db"}
+        case "duckdb":
+            location, connection = str(tmp_path / "target.duckdb"), {"type": "duckdb", "path": "target.duckdb"}
         case "postgres":
             location = request.getfixturevalue("postgres_database")
             monkeypatch.setenv("PG_PASSWORD", "etl-secret")

@@ -27,13 +27,15 @@ def completing_statements(
     have, alter = {column.name: column.type for column in there.columns}, f"ALTER TABLE {dialect.table(object.parts)}"
     added = [f"{alter} ADD COLUMN {dialect.listed([column])}" for column in columns if column.name not in have]
     narrow = [column for column in columns if column.name in have and types.is_wider(column.type, have[column.name])]
-    return [*added, *(f"{alter} {_clause(dialect, dialect.widen, one)}" for one in narrow if dialect.widen)]
+    table = dialect.table(object.parts)
+    return [*added, *(f"{alter} {_clause(dialect, dialect.widen, table, one)}" for one in narrow if dialect.widen)]
 
 
 def change_statement(dialect: SqlDialect, object: ObjectName, change: SchemaChange) -> str:
     """The DDL of one change; empty if none is needed, or if the database does not support the change."""
-    clause = _change_clause(dialect, change)
-    return f"ALTER TABLE {dialect.table(object.parts)} {clause}" if clause else ""
+    table = dialect.table(object.parts)
+    clause = _change_clause(dialect, table, change)
+    return f"ALTER TABLE {table} {clause}" if clause else ""
 
 
 def is_made(change: SchemaChange, there: TableInfo) -> bool:
@@ -52,14 +54,14 @@ def is_made(change: SchemaChange, there: TableInfo) -> bool:
             return False
 
 
-def _change_clause(dialect: SqlDialect, change: SchemaChange) -> str:
+def _change_clause(dialect: SqlDialect, table: str, change: SchemaChange) -> str:
     match change.action:
         case "add" | "text" if change.new is not None:
             return f"ADD COLUMN {dialect.listed([Column(change.column, change.new)])}"
         case "widen" if change.new is not None:
-            return _clause(dialect, dialect.widen, Column(change.column, change.new))
+            return _clause(dialect, dialect.widen, table, Column(change.column, change.new))
         case "retype" if change.new is not None:
-            return _clause(dialect, dialect.retype, Column(change.column, change.new))
+            return _clause(dialect, dialect.retype, table, Column(change.column, change.new))
         case "drop":
             return f"DROP COLUMN {dialect.quoted(change.column)}"
         case "relax":
@@ -68,5 +70,5 @@ def _change_clause(dialect: SqlDialect, change: SchemaChange) -> str:
             return ""
 
 
-def _clause(dialect: SqlDialect, clause: str, column: Column) -> str:
-    return clause.format(column=dialect.quoted(column.name), type=dialect.column_type(column.type))
+def _clause(dialect: SqlDialect, clause: str, table: str, column: Column) -> str:
+    return clause.format(table=table, column=dialect.quoted(column.name), type=dialect.column_type(column.type))

@@ -1,67 +1,137 @@
-"""An embedded SQL database as a target: the engine writes segments to the buffer, and this process streams them into a
-temporary table."""
+"""An embedded SQL database, which is one file, as a target: the engine writes segments to the buffer, and this process
+reads them.
+
+The first write stores the file's inode in it (:data:`FILE_ID`) as its permanent id, so a copied or moved file keeps its
+identity. There are no table ids: a recreated table differs from its predecessor by its columns only.
+"""
 
 from __future__ import annotations
 
-import secrets
+import os
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from flowctl.connectors import refusal
-from flowctl.connectors.buffered import computed, frame_of, record_batches
-from flowctl.connectors.preconditions import verify_total
+from flowctl.connectors.preconditions import identified
+from flowctl.connectors.source import LandedSource, ReadRequest, Relation
+from flowctl.connectors.sql import commits
 from flowctl.connectors.sql.change import StagedRows
-from flowctl.connectors.sql.target import S, SqlTarget
-from flowctl.connectors.target import WriteJob
-from flowctl.engine.batch import Batch
-from flowctl.model.table_info import Column
+from flowctl.connectors.sql.commits import COMMITS
+from flowctl.connectors.sql.session import Session
+from flowctl.connectors.sql.target import SqlTarget
+from flowctl.connectors.target import CommitLookup, WriteJob
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model.commit import Commit
+from flowctl.model.mode import Mode
+from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
-@dataclass(frozen=True)
-class StorableRows:
-    """The rows of ``job``, in the order of ``columns``, as the database stores them."""
-
-    rows: Batch
-    columns: tuple[Column, ...]
-    job: WriteJob
+FILE_ID = "_flowctl_target"
+#: How a file is opened. ``rwc`` creates a missing file, ``none`` replaces it by an empty database in memory.
+Access = Literal["ro", "rwc", "none"]
 
 
-class EmbeddedTarget(SqlTarget[S]):
+class EmbeddedSession(Session):
+    """``inode`` is the id that the first write stores in the file; empty for a file that does not exist."""
+
+    inode: str
+
     @abstractmethod
-    def storable(self, frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-        """Exactly ``columns``, as parameters of an INSERT; values that the database would change are refused with the
-        column's name."""
+    def has_table(self, name: str) -> bool:
+        """Whether the database has this table, one of flowctl's own."""
 
-    @contextmanager
-    def hand_over(
-        self, spark: SparkSession, batch: Batch, columns: Sequence[Column], job: WriteJob
-    ) -> Iterator[StorableRows]:
-        frame = frame_of(batch, spark, lambda: self.buffer.folder(f"rows-{job.object}"))
-        with refusal.named():
-            folder = partial(self.buffer.folder, f"storable-{job.object}-{job.record.seq}")
-            rows = computed(self.storable(frame, columns), batch, folder)
-        yield StorableRows(rows, tuple(columns), job)
+    def local_name(self, object: ObjectName) -> str:
+        """The table's name inside the file, as its id has it."""
+        return object.parts[-1]
 
-    def load(self, session: S, rows: StorableRows) -> StagedRows:
-        """Streams the rows into a temporary table of the target's types, which a killed attempt does not leave behind.
-        Memory is bounded by one batch."""
-        name, total = f"_flowctl_stage_{secrets.token_hex(4)}", 0
-        session.execute(f"CREATE TEMPORARY TABLE {name} ({self.dialect.listed(rows.columns)})")
-        insert = f"INSERT INTO {name} VALUES ({', '.join([self.dialect.marker] * len(rows.columns))})"
-        session.execute("BEGIN")
-        for batch in record_batches(rows.rows):
-            session.execute_many(insert, zip(*(values.to_pylist() for values in batch.columns), strict=True))
-            total += batch.num_rows
-        session.execute("COMMIT")
-        verify_total(rows.job, total)
-        return StagedRows((name,), tuple(column.name for column in rows.columns), total)
+    def target_id(self, object: ObjectName) -> str:
+        """The file's id and the table's name."""
+        known = self.fetch(f"SELECT id FROM {FILE_ID}") if self.has_table(FILE_ID) else []
+        return f"{known[0][0] if known else self.inode}/{self.local_name(object)}"
 
-    def accept(self, session: S, rows: StagedRows) -> StagedRows:
+    def ensure_file_id(self) -> None:
+        self.execute(f"CREATE TABLE IF NOT EXISTS {FILE_ID} (id TEXT NOT NULL)")
+        marker = self.dialect.marker
+        self.execute(f"INSERT INTO {FILE_ID} SELECT {marker} WHERE NOT EXISTS (SELECT 1 FROM {FILE_ID})", [self.inode])
+
+
+E = TypeVar("E", bound=EmbeddedSession)
+
+
+class EmbeddedTarget(SqlTarget[E]):
+    """One file, which the first write creates."""
+
+    path: Path
+
+    @abstractmethod
+    def open_session(self, access: Access) -> AbstractContextManager[E]: ...
+
+    @abstractmethod
+    def source(self) -> LandedSource:
+        """The same file as a source, for :meth:`scan`."""
+
+    @abstractmethod
+    def place(self, object: ObjectName) -> str:
+        """See :meth:`flowctl.connectors.target.Target.places`."""
+
+    @property
+    def inode(self) -> str:
+        return f"inode-{self.path.stat().st_ino}"
+
+    def session(self) -> AbstractContextManager[E]:
+        return self.open_session("ro" if self.path.is_file() else "none")
+
+    def writing_session(self) -> AbstractContextManager[E]:
+        return self.open_session("rwc")
+
+    def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
+        return {object: self.place(object) for object in objects}
+
+    def newest(self, session: E, lookups: Sequence[CommitLookup]) -> dict[str, Commit | None]:
+        if not session.has_table(COMMITS):
+            return {lookup.table: None for lookup in lookups}
+        return {one.table: commits.newest_commit(session, (COMMITS,), one.lineage, one.table) for one in lookups}
+
+    def why_unwritable(self, object: ObjectName) -> TableError | None:
+        place = self.path if self.path.exists() else self.path.parent
+        if os.access(place, os.W_OK):
+            return None
+        return TableError(f"{self.path} cannot be written", hint=f"Let this user write {place}")
+
+    def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
+        if info.extra.get("is_table", True):
+            return None
+        hint = "Name a table in `to`, an existing one or a new one"
+        return StoppedByPolicy(f"{info.object} is a view: rows written to it may not be found in it", hint=hint)
+
+    def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
+        """Landed like any read of the file: one read transaction into the buffer, then the engine reads the
+        segments."""
+        from flowctl.connectors.arrow import arrow_schema
+
+        folder = self.buffer.folder(f"scan-{object}")
+        info = TableInfo(object, (), identity="")  # values must fit ``columns``, whatever the file declares
+        with self.source().capture(Relation(object), info) as capture, folder.sink(arrow_schema(columns)) as sink:
+            capture.read(ReadRequest(tuple(columns)), sink)
+        return spark.read.schema(schema_ddl(columns)).parquet(folder.url)
+
+    def accept(self, session: E, rows: StagedRows) -> StagedRows:
         return rows
+
+    def commits_table(self, session: E, object: ObjectName) -> tuple[str, ...]:
+        return (COMMITS,)
+
+    def ensure_commits(self, session: E, object: ObjectName) -> None:
+        with session.transaction():
+            session.ensure_file_id()
+            super().ensure_commits(session, object)
+
+    def require_own(self, session: E, job: WriteJob, there: TableInfo | None) -> None:
+        """Checks the file's id too: another file in its place has other tables, or none."""
+        identified(job.record, session.target_id(job.object))
+        super().require_own(session, job, there)

@@ -20,9 +20,10 @@ class SqlDialect:
     the DDL of a type, ``name_type`` is that of text in a primary key. ``insert_new`` inserts a row unless its key is
     taken, and waits for a transaction that is about to take it. ``drop_temporary`` drops a temporary table inside a
     transaction. ``widen``, ``relax`` and ``retype`` are the clauses of ALTER TABLE that widen a column's type, make it
-    nullable, and give it another type without its values; empty if there are none. ``with_creator`` is for a database
-    whose DDL ends a transaction: it adds the id of the intent to a CREATE, and :meth:`Session.describe` returns that id
-    as ``created_by`` of the table."""
+    nullable, and give it another type without its values; empty if there are none. If ALTER TABLE takes one clause
+    only, they continue with further ALTER statements of ``{table}``. ``with_creator`` is for a database whose DDL ends
+    a transaction: it adds the id of the intent to a CREATE, and :meth:`Session.describe` returns that id as
+    ``created_by`` of the table."""
 
     name: Dialect
     marker: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -123,33 +124,34 @@ class SqlCapture(Capture):
     comparisons: Comparisons
 
     @abstractmethod
-    def rows(self, query: Condition) -> Iterator[Sequence[Sequence[Any]]]:
-        """Yields batches of rows, each as large as this process may hold."""
+    def batches(self, query: Condition, columns: Sequence[Column]) -> Generator[pa.RecordBatch]:
+        """The rows of ``query``, which selects ``columns`` by :meth:`selected`, with the types of ``columns``; each
+        batch as large as this process may hold; closed if they are not all read. Raises :class:`TableError` for a value
+        that is not exactly of its column's type."""
 
     @abstractmethod
-    def to_arrow(self, values: Sequence[Any], column: Column) -> pa.Array:
-        """Raises :class:`TableError` for a value that is not exactly of the column's type."""
+    def holds(self, condition: Condition) -> bool:
+        """Whether ``condition``, which is about no particular row, is true."""
+
+    def selected(self, column: Column) -> str:
+        """The expression that selects ``column``."""
+        return self.comparisons.quoted(column.name)
 
     def prepare(self, cursor: Column) -> None:
         """Called before a query whose conditions compare ``cursor``."""
 
     def read(self, request: ReadRequest, sink: SegmentSink, rejected: SegmentSink | None = None) -> int:
-        import pyarrow as pa
-
-        condition, schema, total = self._condition(request), arrow_schema(request.columns), 0
-        names = ", ".join(self.comparisons.quoted(column.name) for column in request.columns)
-        query = f"SELECT {names} FROM {self.comparisons.from_clause(self.relation, condition)}"
-        for rows in self.rows(Condition(query, condition.parameters)):
-            columns = zip(zip(*rows, strict=True), request.columns, strict=True)
-            arrays = [self.to_arrow(values, column) for values, column in columns]
-            sink.write(pa.RecordBatch.from_arrays(arrays, schema=schema))
-            total += len(rows)
+        condition, total = self._condition(request), 0
+        listed = ", ".join(self.selected(column) for column in request.columns)
+        query = f"SELECT {listed} FROM {self.comparisons.from_clause(self.relation, condition)}"
+        with closing(self.batches(Condition(query, condition.parameters), request.columns)) as batches:
+            for batch in batches:
+                sink.write(batch)
+                total += batch.num_rows
         return total
 
     def is_empty(self, request: ReadRequest) -> bool:
-        there = self.comparisons.exists(self.relation, self._condition(request))
-        ((exists,),) = next(iter(self.rows(Condition(f"SELECT {there.sql}", there.parameters))))
-        return not exists
+        return not self.holds(self.comparisons.exists(self.relation, self._condition(request)))
 
     def _condition(self, request: ReadRequest) -> Condition:
         """The condition for the interval's rows. Requires that columns are as they were described: those that are read,
@@ -163,6 +165,32 @@ class SqlCapture(Capture):
         if interval is None or cursor is None:
             return EVERY_ROW
         bound = interval.read_from or interval.read_to
-        column = Column(cursor, bound.type if bound is not None else types.STRING)
+        column = replace(self.here[cursor], type=bound.type if bound is not None else types.STRING)
         self.prepare(column)
         return self.comparisons.between(request, column)
+
+
+class RowsCapture(SqlCapture):
+    """For a driver that returns rows of Python values."""
+
+    @abstractmethod
+    def rows(self, query: Condition) -> Iterator[Sequence[Sequence[Any]]]:
+        """Yields batches of rows, each as large as this process may hold."""
+
+    @abstractmethod
+    def to_arrow(self, values: Sequence[Any], column: Column) -> pa.Array:
+        """Raises :class:`TableError` for a value that is not exactly of the column's type."""
+
+    def batches(self, query: Condition, columns: Sequence[Column]) -> Generator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        schema = arrow_schema(columns)
+        for rows in self.rows(query):
+            of_columns = zip(zip(*rows, strict=True), columns, strict=True)
+            yield pa.RecordBatch.from_arrays(
+                [self.to_arrow(values, column) for values, column in of_columns], schema=schema
+            )
+
+    def holds(self, condition: Condition) -> bool:
+        ((is_true,),) = next(iter(self.rows(Condition(f"SELECT {condition.sql}", condition.parameters))))
+        return bool(is_true)

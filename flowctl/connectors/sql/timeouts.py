@@ -27,8 +27,10 @@ COMMIT_LOCK = 60.0
 STAGE_LOCK = 10.0
 #: To drop leftovers of an older attempt; without the lock they are left to the next attempt.
 LEFTOVER_LOCK = 2.0
-#: For SQLite, while another process writes to the file, or reads it outside WAL mode.
-SQLITE_LOCK = 30.0
+#: For the file of an embedded database, while another process writes it, or reads it and so keeps writers away.
+FILE_LOCK = 30.0
+#: For other tables of this run that read the file of an embedded database, which only one connection may write then.
+OWN_READERS = 300.0
 
 #: Any single statement.
 STATEMENT = 24 * 3600.0

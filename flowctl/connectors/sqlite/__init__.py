@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.source import SourceCapabilities
+from flowctl.connectors.sql.file import database_path, file_place, system_name
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
@@ -26,9 +26,7 @@ CAPABILITIES = Capabilities(
 def place(options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str:
     """Device and inode of the file, the same for every path to it, and the table's name in lower case: SQLite ignores
     case."""
-    path = Path(base_dir, str(options["path"])).resolve()
-    file = f"{path.stat().st_dev}:{path.stat().st_ino}" if path.exists() else str(path)
-    return f"sqlite {file}/{object.parts[-1].lower()}"
+    return file_place("sqlite", options, object.parts[-1].lower(), base_dir)
 
 
 def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str | None:
@@ -39,11 +37,11 @@ def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str)
 @contextmanager
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
     """Opens nothing yet: source and target open the file when they need it."""
-    from flowctl.connectors.sqlite.database import database_path, greeting, system_name
+    from flowctl.connectors.sqlite.database import greeting
     from flowctl.connectors.sqlite.source import SqliteSource
     from flowctl.connectors.sqlite.target import SqliteTarget
 
-    path, system = database_path(connection.options, context), system_name(connection.options, context)
+    path, system = database_path(connection.options, context), system_name("sqlite", connection.options, context)
     yield Connector(
         source=SqliteSource(path, CAPABILITIES, system),
         target=SqliteTarget(path, context, CAPABILITIES),

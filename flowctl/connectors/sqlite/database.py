@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Literal
 from urllib.parse import quote
 
-from flowctl.connectors.base import OpenContext
 from flowctl.connectors.sql import timeouts
+from flowctl.connectors.sql.embedded import Access
 from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT
 from flowctl.errors import TableError, WriteConflict
-from flowctl.spec.secrets import Revealed
-
-
-def database_path(options: Mapping[str, Any], context: OpenContext) -> Path:
-    """The connection's ``path``; a relative one starts from the spec file's folder."""
-    return Path(context.base_dir, str(options["path"])).resolve()
-
-
-def system_name(options: Mapping[str, Any], context: OpenContext) -> str:
-    """What state records to detect another file: the path as given, with links unresolved, as they may point to a new
-    copy every night. A path that is a secret is hashed."""
-    path = os.path.normpath(Path(context.base_dir, str(options["path"])).absolute())
-    if isinstance(options["path"], Revealed):
-        return f"sqlite:{hashlib.sha256(path.encode()).hexdigest()[:16]}"
-    return f"sqlite:{path}"
 
 
 def greeting(path: Path) -> str:
@@ -44,7 +26,7 @@ def greeting(path: Path) -> str:
 
 
 @contextmanager
-def open_database(path: Path, access: Literal["ro", "rwc", "none"]) -> Iterator[sqlite3.Connection]:
+def open_database(path: Path, access: Access) -> Iterator[sqlite3.Connection]:
     """A connection in autocommit mode: transactions begin with an explicit BEGIN. ``rwc`` creates a missing file,
     ``none`` replaces it by an empty database in memory."""
     if access == "ro" and not path.is_file():
@@ -53,7 +35,7 @@ def open_database(path: Path, access: Literal["ro", "rwc", "none"]) -> Iterator[
         connection = sqlite3.connect(
             f"file:{quote(str(path))}?mode={access}" if access != "none" else ":memory:",
             uri=True,
-            timeout=timeouts.SQLITE_LOCK,
+            timeout=timeouts.FILE_LOCK,
             isolation_level=None,
             check_same_thread=False,
         )
@@ -76,7 +58,7 @@ def _finish_rollback(connection: sqlite3.Connection, path: Path) -> None:
         if getattr(error, "sqlite_errorname", "") != "SQLITE_READONLY_ROLLBACK":
             return  # the caller's own query reports it
         uri = f"file:{quote(str(path))}?mode=rw"
-        with translated(path), closing(sqlite3.connect(uri, uri=True, timeout=timeouts.SQLITE_LOCK)) as writer:
+        with translated(path), closing(sqlite3.connect(uri, uri=True, timeout=timeouts.FILE_LOCK)) as writer:
             writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
 
 
@@ -86,7 +68,7 @@ class Readers:
     Outside WAL mode, SQLite makes a commit wait until all read transactions have ended, and meanwhile lets none begin.
     A table that reads its target's keys while its source snapshot is open would wait for another table's commit, and
     that commit for the snapshot. So a commit waits here first, where read transactions may still begin. After
-    :data:`~flowctl.connectors.sql.timeouts.SQLITE_LOCK` seconds only SQLite's own locks decide."""
+    :data:`~flowctl.connectors.sql.timeouts.FILE_LOCK` seconds only SQLite's own locks decide."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -96,7 +78,7 @@ class Readers:
     @contextmanager
     def reading(self) -> Iterator[None]:
         with self._changed:
-            self._changed.wait_for(lambda: self._reading or not self._writing, timeouts.SQLITE_LOCK)
+            self._changed.wait_for(lambda: self._reading or not self._writing, timeouts.FILE_LOCK)
             self._reading += 1
         try:
             yield
@@ -108,7 +90,7 @@ class Readers:
     @contextmanager
     def writing(self) -> Iterator[None]:
         with self._changed:
-            self._changed.wait_for(lambda: not self._reading and not self._writing, timeouts.SQLITE_LOCK)
+            self._changed.wait_for(lambda: not self._reading and not self._writing, timeouts.FILE_LOCK)
             self._writing = True
         try:
             yield
@@ -133,7 +115,7 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "") or ""
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        if name.startswith(("SQLITE_BUSY", "FILE_LOCKED")):
             raise WriteConflict(
                 f"{path} is locked by another process", hint="Try again when it has finished"
             ) from error

@@ -9,7 +9,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flowctl.connectors.sql.session import Session, SqlDialect
+from flowctl.connectors.sql.embedded import EmbeddedSession
+from flowctl.connectors.sql.session import SqlDialect
 from flowctl.connectors.sqlite import catalog, refusals
 from flowctl.connectors.sqlite.database import Readers
 from flowctl.connectors.sqlite.types import declared
@@ -17,12 +18,11 @@ from flowctl.model.table_info import ObjectName, TableInfo
 
 #: SQLite can neither change a column's type nor drop NOT NULL.
 SQLITE = SqlDialect(name="sqlite", marker="?", column_type=declared)
-_FILE_ID = "_flowctl_target"
 
 
 @dataclass(frozen=True)
-class SqliteSession(Session):
-    """``inode`` is the id that the first write stores in the file; ``readers`` are those of this process."""
+class SqliteSession(EmbeddedSession):
+    """``readers`` are those of this process."""
 
     connection: sqlite3.Connection
     inode: str
@@ -70,12 +70,3 @@ class SqliteSession(Session):
 
     def has_table(self, name: str) -> bool:
         return bool(self.fetch("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", [name]))
-
-    def target_id(self, object: ObjectName) -> str:
-        """The file's id and the table's name: SQLite has no table ids."""
-        known = self.fetch(f"SELECT id FROM {_FILE_ID}") if self.has_table(_FILE_ID) else []
-        return f"{known[0][0] if known else self.inode}/{object.parts[-1]}"
-
-    def ensure_file_id(self) -> None:
-        self.execute(f"CREATE TABLE IF NOT EXISTS {_FILE_ID} (id TEXT NOT NULL)")
-        self.execute(f"INSERT INTO {_FILE_ID} SELECT ? WHERE NOT EXISTS (SELECT 1 FROM {_FILE_ID})", [self.inode])

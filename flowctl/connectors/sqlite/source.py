@@ -21,7 +21,7 @@ from flowctl.connectors.base import Capabilities
 from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import Condition
 from flowctl.connectors.sql.source import (
-    SqlCapture,
+    RowsCapture,
     in_own_zone,
     missing_table,
     read_watermark,
@@ -101,7 +101,7 @@ class SqliteSource(LandedSource):
 
 
 @dataclass(frozen=True)
-class SqliteCapture(SqlCapture):
+class SqliteCapture(RowsCapture):
     """One read transaction. ``where`` may name columns in double quotes; SQLite reads a name that no column has as
     text."""
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from flowctl.connectors.base import OpenContext
+from flowctl.connectors.sql.embedded import Access
 from flowctl.connectors.sqlite import CAPABILITIES
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.sqlite.target import SqliteTarget
@@ -63,8 +64,8 @@ class EndingTarget(SqliteTarget):
     dialect = DIALECT
 
     @contextmanager
-    def _open(self, access: Literal["ro", "rwc", "none"]) -> Iterator[SqliteSession]:
-        with super()._open(access) as session:
+    def open_session(self, access: Access) -> Iterator[SqliteSession]:
+        with super().open_session(access) as session:
             yield EndingSession(session.connection, session.inode, session.readers)
 
 

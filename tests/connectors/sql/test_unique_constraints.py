@@ -11,7 +11,7 @@ import pytest
 from flowctl.errors import TableError
 from flowctl.model.mode import Mode
 from flowctl.storage.buffer import Buffer
-from tests.connectors.target_matrix import Place, postgres, sqlite
+from tests.connectors.target_matrix import FACTORIES, Place
 from tests.connectors.writing import Writer, row, upserts
 
 #: The engine hands over a batch as in every suite of targets; what happens then is the database's.
@@ -35,7 +35,6 @@ KINDS = {
         ("ALTER TABLE {table} ADD UNIQUE (name); CREATE TABLE child (name text REFERENCES {table} (name))", 0),
     ],
 }
-FACTORIES = {"sqlite": sqlite, "postgres": postgres}
 CASES = [(kind, constraint, count) for kind, some in KINDS.items() for constraint, count in some]
 
 
@@ -76,7 +75,7 @@ def test_rows_that_exchange_values(writer: Writer, constraint: str, count: int) 
         writer.write(upserts(row(3, "a")), 3, "merge")
 
 
-@pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("place", ["duckdb", "sqlite", "postgres"], indirect=True)
 def test_rows_that_are_twice(writer: Writer) -> None:
     writer.write([row(1, "a")], 1)
     writer.place.execute("CREATE UNIQUE INDEX one ON {table} (name)")

@@ -90,7 +90,7 @@ def test_a_locked_file_is_tried_again_later(
     writer: Writer, outsider: sqlite3.Connection, lock: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = writer.job(2, "append")
-    monkeypatch.setattr(timeouts, "SQLITE_LOCK", 0.1)
+    monkeypatch.setattr(timeouts, "FILE_LOCK", 0.1)
     outsider.execute(lock)
     with pytest.raises(TransientError, match="locked"):
         writer.place.target.write(writer.spark, writer.batch([ROW], COLUMNS), job)

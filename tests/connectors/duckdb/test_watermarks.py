@@ -1,0 +1,127 @@
+"""What plans ask a DuckDB source about its cursors: in the order of the cursor's type, whatever the column's own is."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from flowctl.connectors.source import WatermarkRequest
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model import types
+from flowctl.model.interval import Interval
+from flowctl.model.position import CursorPosition
+from flowctl.model.value import from_text
+from tests.connectors.duckdb.test_source import Script, file, rows_of, script, source
+from tests.connectors.reading import describe, table
+
+__all__ = ["file", "script", "source"]
+
+
+@pytest.mark.parametrize(
+    ("native", "kind", "values"),
+    [
+        ("INTEGER", "int", ["1", "5", "5", "7"]),
+        ("UBIGINT", "decimal(20,0)", ["1", "18446744073709551614", "18446744073709551614", "18446744073709551615"]),
+        ("HUGEINT", "decimal(38,0)", ["9", "10", "10", "11"]),
+        ("DECIMAL(9,2)", "decimal(9,2)", ["1", "5.00", "5.00", "10.5"]),
+        ("DOUBLE", "double", ["1e-300", "0.1", "0.1", "1e300"]),
+        ("DATE", "date", ["2026-01-01", "2026-01-02", "2026-01-02", "2026-01-03"]),
+        ("TIMESTAMP", "timestamp_ntz", ["2026-01-01", "2026-01-02 03:00:00.1", "2026-01-02 03:00:00.1", "2026-01-03"]),
+        ("TIMESTAMP_MS", "timestamp_ntz", ["2026-01-01", "2026-01-02 03:00", "2026-01-02 03:00", "2026-01-03"]),
+        (
+            "TIMESTAMP WITH TIME ZONE",
+            "timestamp",
+            ["2026-01-01 00:00:00+00", "2026-01-02 03:00:00+00", "2026-01-02 04:00:00+01", "2026-01-02 03:00:01+00"],
+        ),
+        ("VARCHAR", "string", ["A", "a", "a", "b"]),
+        ("VARCHAR COLLATE NOCASE", "string", ["B", "a", "a", "b"]),
+        ("VARCHAR", "bigint", ["9", "10", "10", "11"]),
+        (
+            "VARCHAR",
+            "timestamp",
+            ["2026-01-01 00:00:00Z", "2026-01-02T03:00:00Z", "2026-01-02T04:00:00+01", "2026-01-02T03:00:01Z"],
+        ),
+        ("ENUM('b', 'a', 'c')", "string", ["a", "b", "b", "c"]),
+    ],
+)
+def test_a_watermark_counts_what_append_has_still_to_write(
+    script: Script, source: Any, native: str, kind: str, values: list[str]
+) -> None:
+    listed = ", ".join(f"('{value}')" for value in values)
+    script(f"CREATE TABLE t (c {native}); INSERT INTO t VALUES {listed}, (NULL)")
+    info = describe(source, table("t"))
+    cursor = replace(info.columns[0], type=types.parse(kind))
+    first, position, _, newest = (from_text(cursor.type, value) for value in values)
+    asked = WatermarkRequest(table("t"), info, cursor, position, position=position, estimate="count")
+    watermarks = source.high_watermarks(
+        {
+            "asked": asked,
+            "whole": WatermarkRequest(table("t"), info, cursor, estimate="count"),
+            "nulls": WatermarkRequest(table("t"), info, cursor, position, null_rows=True, estimate="count"),
+            "all": replace(asked, position=first, check_older=True),
+            "from its start": replace(asked, position=first, first=position, check_older=True),
+        }
+    )
+    assert {name: one.failure for name, one in watermarks.items() if one.failure} == {}
+    assert {one.position for one in watermarks.values()} == {CursorPosition(newest)}
+    assert (watermarks["asked"].rows.value, watermarks["asked"].rows_at_position) == (3, 2)
+    assert (watermarks["whole"].rows.value, watermarks["whole"].rows_at_position) == (4, None)
+    assert watermarks["nulls"].rows.value == 4 and watermarks["whole"].has_null_cursor
+    assert (watermarks["all"].has_older, watermarks["from its start"].has_older) == (True, False)
+    interval = Interval(CursorPosition(position), CursorPosition(position), "c", position)
+    kinds = {"c": kind}
+    assert len(rows_of(source, table("t"), kinds, interval, above=True)) == 1
+    assert len(rows_of(source, table("t"), kinds, interval)) == 3
+
+
+@pytest.mark.parametrize(
+    ("native", "value"), [("TIMESTAMP", "infinity"), ("DATE", "infinity"), ("DOUBLE", "nan"), ("DATE", "10000-01-01")]
+)
+def test_a_cursor_without_end_stops_its_table_only(script: Script, source: Any, native: str, value: str) -> None:
+    script(f"CREATE TABLE t (c {native}, n INTEGER); INSERT INTO t VALUES ('{value}', 1)")
+    info = describe(source, table("t"))
+    at, number = (WatermarkRequest(table("t"), info, column) for column in info.columns)
+    found = source.high_watermarks({"at": at, "n": number})
+    assert isinstance(found["at"].failure, StoppedByPolicy) and value in found["at"].failure.message
+    assert found["n"].position == CursorPosition(from_text(types.INT32, "1"))
+
+
+def test_a_cursor_that_holds_something_else_stops_its_table_only(script: Script, source: Any) -> None:
+    script("CREATE TABLE t (c VARCHAR, n INTEGER, b BIGNUM); INSERT INTO t VALUES ('soon', 1, 1)")
+    info = describe(source, table("t"))
+    found = source.high_watermarks(
+        {
+            "at": WatermarkRequest(table("t"), info, replace(info.columns[0], type=types.DATE)),
+            "n": WatermarkRequest(table("t"), info, info.columns[1]),
+            "b": WatermarkRequest(table("t"), info, info.columns[2]),
+            "absent": WatermarkRequest(table("t"), info, replace(info.columns[1], name="absent")),
+            "where": WatermarkRequest(table("t", where="absent = 1"), info, info.columns[1]),
+        }
+    )
+    failures = {name: str(one.failure) for name, one in found.items() if one.failure}
+    assert set(failures) == {"at", "b", "absent", "where"}
+    assert "column c (VARCHAR) holds a value that is not exactly date" in failures["at"]
+    assert "in which 10 comes before 9" in failures["b"]
+    assert isinstance(found["b"].failure, TableError) and "decimal(38,0)" in found["b"].failure.hint
+
+
+def test_what_delay_keeps_out_is_no_empty_table(script: Script, source: Any) -> None:
+    now = dt.datetime.now(dt.UTC)
+    listed = ", ".join(f"('{(now - dt.timedelta(minutes=m)).replace(tzinfo=None)}')" for m in (1, 90))
+    script(f"CREATE TABLE t (c TIMESTAMP); INSERT INTO t VALUES {listed}")
+    info = describe(source, table("t"))
+    given = {"relation": table("t"), "info": info, "cursor": info.columns[0], "estimate": "count"}
+    found = source.high_watermarks(
+        {
+            "append": WatermarkRequest(**given, delay=3600, appends=True),
+            "merge": WatermarkRequest(**given, delay=3600),
+            "young": WatermarkRequest(**given, delay=36000, appends=True),
+            "east": WatermarkRequest(**given, delay=3600, appends=True, zone="Asia/Tokyo"),
+        }
+    )
+    assert [found[name].rows.value for name in ("append", "merge", "young", "east")] == [1, 2, 0, 2]
+    assert (found["append"].has_younger, found["young"].has_younger) == (False, True)
+    assert (found["append"].zone, found["east"].zone) == ("UTC", "")
