@@ -53,6 +53,10 @@ STORES = [
 ]
 
 
+#: Targets that this process writes alone, whatever the engine: their tests are `full` on Spark.
+EMBEDDED = ("duckdb", "sqlite")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks tests that need a server or the engine, by their fixtures. Tests that start one otherwise carry the mark
     themselves."""
@@ -71,9 +75,9 @@ def _mark_for_engine(item: pytest.Item) -> None:
         for made in engines.marks(marker.args):
             item.add_marker(made)
     place = item.callspec.params.get("place") if hasattr(item, "callspec") else None
-    for marker in item.iter_markers("long_on_spark"):
-        if engines.UNDER_TEST != "sail" and (not marker.args or place in marker.args):
-            item.add_marker(pytest.mark.full)
+    are_long = [not marker.args or place in marker.args for marker in item.iter_markers("long_on_spark")]
+    if engines.UNDER_TEST != "sail" and (any(are_long) or place in EMBEDDED):
+        item.add_marker(pytest.mark.full)
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ def merge(writer: Writer, seq: int, *rows: Row, **job: Any) -> list[tuple[Any, .
     return sorted((id, name, order, at is not None) for id, name, order, at in found)
 
 
-@pytest.mark.long_on_spark("postgres", "sqlite")
+@pytest.mark.long_on_spark("postgres")
 def test_a_merge_leaves_out_what_is_older_than_the_row(writer: Writer) -> None:
     must_leave_out_what_is_older(writer)
 
