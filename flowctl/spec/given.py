@@ -23,7 +23,7 @@ from flowctl.spec.suggest import nearest
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?")
 _KEY = re.compile(r"[\w.-]{1,100}")
-_UNCLEAR_PASSWORD = "a password in it contains one of / ? # @"
+_UNCLEAR_PASSWORD = "the password contains one of / ? #"
 
 
 def read_given(text: str, mark: Mark, findings: Findings) -> Node:
@@ -57,7 +57,7 @@ def hide_values(diagnostics: Iterable[Diagnostic], entry: Node) -> Iterator[Diag
 
 def _read_url(text: str, mark: Mark, findings: Findings) -> Node | None:
     scheme = _SCHEME.match(text)
-    type = _types_by_scheme().get(scheme[1].lower()) if scheme else None
+    type = _types_by_scheme().get(scheme[1]) if scheme else None
     if scheme is None or type is None:
         findings.error(mark, *_unknown_scheme(scheme))
         return None
@@ -110,7 +110,7 @@ def _keys(node: Node) -> Iterator[str]:
 def _hide(text: str, mark: Mark, findings: Findings) -> Node:
     masked = mask_passwords(text)
     if not isinstance(masked, Masked) and password_in_clear(text):
-        hint = "Write %2F, %3F, %23 or %40 for the character itself"
+        hint = "Write %2F, %3F or %23 for the character itself"
         findings.error(mark, f"the URL of the connection cannot be read: {_UNCLEAR_PASSWORD}", hint, "bad-url")
     return Node(masked, mark, mark)
 

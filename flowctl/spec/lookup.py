@@ -131,7 +131,8 @@ def _read_user_file(missing: Iterable[str], findings: Findings) -> Node:
 
 def _check_user_file(root: Node, findings: Findings) -> None:
     written = root.entries.get("connections")
-    if written is None or not (written.value is None or isinstance(written.value, dict)):
+    is_map = written is None or written.value is None or isinstance(written.value, dict)
+    if not root.entries or not is_map:
         what = "the file has no map `connections`"
         findings.error(root, what, "Put the connections below `connections:`, as in a spec", "missing-key")
     for key, node in root.entries.items():

@@ -1,7 +1,9 @@
-"""Broken specs and what is said about them: `tests/golden/spec/NN-name/{flow.yaml,expected.txt}`."""
+"""Broken specs and what is said about them: `tests/golden/spec/NN-name/{flow.yaml,expected.txt}`. A `given.json` has
+what the command line and the environment add."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -18,7 +20,12 @@ CASES = sorted(folder.name for folder in GOLDEN.iterdir())
 @pytest.mark.parametrize("case", CASES)
 def test_every_error_is_reported_in_order(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(GOLDEN / case)
-    reading = read_spec(["flow.yaml"], {})
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(GOLDEN / case / "none"))
+    file = Path("given.json")
+    given = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    for name, value in given.get("environment", {}).items():
+        monkeypatch.setenv(name, value)
+    reading = read_spec(["flow.yaml"], {}, given.get("connections", {}))
     found = reading.diagnostics
     if reading.spec is not None:
         with pytest.raises(SpecError) as raised:
@@ -32,7 +39,8 @@ def test_every_error_is_reported_in_order(case: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("case", CASES)
 def test_every_error_names_the_line_and_what_to_do(case: str) -> None:
     for line in (GOLDEN / case / "expected.txt").read_text(encoding="utf-8").splitlines():
-        assert re.fullmatch(r"[\w./]+\.yaml:\d+:\d+: error: .+[.?] \S.*", line)
+        place = r"[\w./]+\.yaml:\d+:\d+|--connection [\w-]+=…|FLOWCTL_CONN_[A-Z_]+"
+        assert re.fullmatch(rf"({place}): error: .+[.?] \S.*", line)
 
 
 @pytest.mark.parametrize("case", CASES)
