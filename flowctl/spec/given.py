@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import cache
 
 from flowctl.diagnostics import Diagnostic, Mark
-from flowctl.redaction import REDACTOR
 from flowctl.spec.document import parse_document
 from flowctl.spec.findings import Findings
 from flowctl.spec.messages import LATER_HINT
@@ -39,7 +38,6 @@ def read_given(text: str, mark: Mark, findings: Findings) -> Node:
     else:
         entry = _read_url(text, mark, findings)
     if entry is None or len(findings.diagnostics) > before:
-        REDACTOR.register(text)
         return Node({}, mark, mark)
     return entry
 
