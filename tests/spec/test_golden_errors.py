@@ -3,29 +3,19 @@ what the command line and the environment add."""
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 
 from flowctl.errors import ExitCode, SpecError
 from flowctl.resolve.resolve import resolve
 from flowctl.spec.load import load_spec, read_spec
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "spec"
-CASES = sorted(folder.name for folder in GOLDEN.iterdir())
+from tests.spec.broken import CASES, GOLDEN, enter
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_error_is_reported_in_order(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(GOLDEN / case)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(GOLDEN / case / "none"))
-    file = Path("given.json")
-    given = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    for name, value in given.get("environment", {}).items():
-        monkeypatch.setenv(name, value)
-    reading = read_spec(["flow.yaml"], {}, given.get("connections", {}))
+    reading = read_spec(["flow.yaml"], {}, enter(case, monkeypatch))
     found = reading.diagnostics
     if reading.spec is not None:
         with pytest.raises(SpecError) as raised:
