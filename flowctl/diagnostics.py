@@ -8,14 +8,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Mark:
-    """A place in a spec file; line and column count from 1, as editors do."""
+    """A place in a spec file; line and column count from 1, as editors do. With line 0, ``file`` is no file: it names
+    the option or the environment variable that gives a connection."""
 
     file: str
     line: int
     column: int = 1
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        return f"{self.file}:{self.line}:{self.column}" if self.is_in_file else self.file
+
+    @property
+    def is_in_file(self) -> bool:
+        return self.line > 0
+
+    @property
+    def brief(self) -> str:
+        """Without the column."""
+        return f"{self.file}:{self.line}" if self.is_in_file else self.file
 
 
 @dataclass(frozen=True)

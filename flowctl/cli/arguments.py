@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -14,15 +15,16 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 
 
 def spec_argument(command: Command) -> Command:
-    """``SPEC``, the path of one spec file, and ``--var``: ``command`` is called with the loaded ``spec``."""
+    """``SPEC``, the path of one spec file, and what :func:`spec_options` adds: ``command`` is called with the loaded
+    ``spec``."""
 
     @wraps(command)
-    def load(spec_path: str, variables: dict[str, str], **given: Any) -> Any:
+    def load(spec_path: str, variables: dict[str, str], connections: dict[str, str], **given: Any) -> Any:
         from flowctl.spec.load import load_spec
 
-        return command(spec=load_spec([spec_path], variables), **given)
+        return command(spec=load_spec([spec_path], variables, connections), **given)
 
-    return click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))(variables_option(load))
+    return click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))(spec_options(load))
 
 
 def lock_timeout_option(command: Command) -> Command:
@@ -46,16 +48,18 @@ def _in_seconds(context: click.Context, parameter: click.Parameter, text: str) -
         raise click.BadParameter(f"{text!r} is not a duration such as 30s or 10m", context, parameter) from error
 
 
-def variables_option(command: Command) -> Command:
-    """``--var name=value``, repeatable, as the map ``variables``."""
-    return click.option(
-        "--var",
-        "variables",
-        metavar="NAME=VALUE",
-        multiple=True,
-        callback=pairs,
-        help="A value for one of the spec's `vars`; repeatable.",
-    )(command)
+def spec_options(command: Command) -> Command:
+    """``--var name=value`` and ``--connection name=url``, repeatable, as the maps ``variables`` and ``connections``."""
+    return _variables_option(_connections_option(command))
+
+
+def _connections(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """As :func:`pairs`; errors never repeat a text that may be a URL with a password."""
+    split = [text.partition("=") for text in values]
+    for name, equals, _ in split:
+        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
+            raise click.BadParameter("write NAME=URL, with the name of a connection", context, parameter)
+    return {name: url for name, _, url in split}
 
 
 def pairs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -65,6 +69,24 @@ def pairs(context: click.Context, parameter: click.Parameter, values: tuple[str,
         if not equals or not name:
             raise click.BadParameter(f"{name!r} is not NAME=VALUE", context, parameter)
     return {name: value for name, _, value in split}
+
+
+_variables_option = click.option(
+    "--var",
+    "variables",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=pairs,
+    help="A value for one of the spec's `vars`; repeatable.",
+)
+_connections_option = click.option(
+    "--connection",
+    "connections",
+    metavar="NAME=URL",
+    multiple=True,
+    callback=_connections,
+    help="The connection to use as NAME, instead of the spec's; repeatable.",
+)
 
 
 def plan_options(command: Command) -> Command:

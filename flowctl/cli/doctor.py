@@ -45,7 +45,7 @@ def _lines(flow: str, report: Report, width: int) -> Iterator[Line]:
         said = one.what or "does not answer"
         first, *rest = text.paragraph(f"{one.kind}: {said}", width - room - 4)
         yield (Piece(f"{sign} {one.name:<{room}}  {first}", style if sign != "=" else ""),)
-        for line in rest:
+        for line in [*rest, *([f"from {one.origin}"] if one.origin else [])]:
             yield (Piece(f"{'':<{room + 4}}{line}"),)
         for advice in one.advice:
             yield from _finding("advice", advice, width)
@@ -67,7 +67,8 @@ def _finding(label: str, found: Diagnostic, width: int) -> Iterator[Line]:
 def _to_json(report: Report) -> dict[str, Any]:
     def of_finding(one: Diagnostic) -> dict[str, Any]:
         mark = one.mark
-        place = {"file": mark.file, "line": mark.line} if mark else {"file": None, "line": None}
+        at = mark if mark and mark.is_in_file else None
+        place = {"place": str(mark) if mark else None, "file": at.file if at else None, "line": at.line if at else None}
         return {"code": one.code, "message": one.message, "hint": one.hint, **place}
 
     subjects = [
@@ -76,6 +77,7 @@ def _to_json(report: Report) -> dict[str, Any]:
             "name": one.name,
             "answers": bool(one.what),
             "what": one.what,
+            "origin": one.origin or None,
             "advice": [of_finding(advice) for advice in one.advice],
         }
         for one in report.subjects

@@ -85,7 +85,8 @@ def end_stream(spec: Spec, name: str, reader_is_gone: bool, yes: bool) -> int:
             if connection is None:
                 raise UsageError(
                     f"the spec has no connection {stream.connection}, whose log the stream reads",
-                    hint="Put it back for this, or remove the reader in the source and give --reader-is-gone",
+                    hint="Put it back into `connections` for this, or remove the reader in the source and give "
+                    "--reader-is-gone",
                 )
             with registry.open(connection, OpenContext(spec.storage, spec.base_dir, None)) as connector:
                 former = former_stream(spec, name, stream)

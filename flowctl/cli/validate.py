@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from flowctl.cli import output
-from flowctl.cli.arguments import variables_option
+from flowctl.cli.arguments import spec_options
 from flowctl.diagnostics import Diagnostic, in_order
 from flowctl.errors import ExitCode, SpecError
 from flowctl.resolve.resolve import resolve
@@ -33,12 +33,17 @@ FORMAT = 1
     show_default=True,
     help="Format of the findings; github annotates pull requests.",
 )
-@variables_option
+@spec_options
 def command(
-    spec_paths: tuple[str, ...], connect: bool, resolved: bool, format: output.Format, variables: Mapping[str, str]
+    spec_paths: tuple[str, ...],
+    connect: bool,
+    resolved: bool,
+    format: output.Format,
+    variables: Mapping[str, str],
+    connections: Mapping[str, str],
 ) -> int:
     """Check each SPEC on its own and report all errors at once."""
-    readings = {path: _resolve(read_spec([path], variables), connect=connect) for path in spec_paths}
+    readings = {path: _resolve(read_spec([path], variables, connections), connect=connect) for path in spec_paths}
     diagnostics = in_order(diagnostic for reading in readings.values() for diagnostic in reading.diagnostics)
     match format:
         case "text":
@@ -102,8 +107,7 @@ def _render_resolved(node: Node, indent: str = "") -> list[str]:
 
 
 def _origin(node: Node) -> str:
-    place = f"{node.mark.file}:{node.mark.line}"
-    return f"{place} ({node.origin})" if node.origin else place
+    return f"{node.mark.brief} ({node.origin})" if node.origin else node.mark.brief
 
 
 def _document(readings: Mapping[str, Reading], diagnostics: Sequence[Diagnostic], *, resolved: bool) -> dict[str, Any]:
@@ -122,23 +126,28 @@ def _document(readings: Mapping[str, Reading], diagnostics: Sequence[Diagnostic]
 
 def _as_json(diagnostic: Diagnostic) -> dict[str, Any]:
     mark = diagnostic.mark
+    at = mark if mark and mark.is_in_file else None
     return {
         "severity": "error",
         "code": diagnostic.code,
         "message": diagnostic.message,
         "hint": diagnostic.hint,
-        "file": mark.file if mark else None,
-        "line": mark.line if mark else None,
-        "column": mark.column if mark else None,
+        "place": str(mark) if mark else None,
+        "file": at.file if at else None,
+        "line": at.line if at else None,
+        "column": at.column if at else None,
     }
 
 
 def _annotation(diagnostic: Diagnostic) -> str:
     """A GitHub workflow command; source: GitHub's reference, Workflow commands for GitHub Actions."""
     mark = diagnostic.mark
-    place = f" file={_property(mark.file)},line={mark.line},col={mark.column}" if mark else ""
     text = diagnostic.message + (f". {diagnostic.hint}" if diagnostic.hint else "")
-    return f"::error{place}::{_escape(text)}"
+    if mark is None:
+        return f"::error::{_escape(text)}"
+    if not mark.is_in_file:
+        return f"::error::{_escape(f'{mark}: {text}')}"
+    return f"::error file={_property(mark.file)},line={mark.line},col={mark.column}::{_escape(text)}"
 
 
 def _escape(text: str) -> str:

@@ -161,7 +161,7 @@ def _stopped(step: Stopped) -> Entry:
         step.id,
         "!",
         "bold red",
-        f"stopped: {step.reason} ({mark.file}:{mark.line})",
+        f"stopped: {step.reason} ({mark.brief})",
         (*([Detail("next step", step.hint)] if step.hint else ()), *map(_change, refused)),
     )
 

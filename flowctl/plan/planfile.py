@@ -50,7 +50,7 @@ def check_fresh(plan: Plan, spec: Spec, world: World, tables: Mapping[str, Table
     """Raises :class:`StalePlan` if the spec, the state, a source or a target has changed since ``plan`` was made.
     ``tables`` are the current tables of the spec, by id."""
     if plan.flow != spec.flow or plan.spec_digest != spec.digest:
-        raise _stale("the spec (or a variable) has changed since the plan was made")
+        raise _stale("the spec (or a variable, or a connection) has changed since the plan was made")
     if plan.serial != world.state.serial:
         raise _stale(f"state is at serial {world.state.serial}, the plan was made at {plan.serial}")
     if plan.serial and plan.lineage != world.state.lineage:

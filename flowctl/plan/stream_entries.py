@@ -24,7 +24,7 @@ def stream_entry(stream: StreamPlan) -> Entry:
     if stream.action == "stop":
         mark = stream.mark
         next_step = (Detail("next step", stream.hint),) if stream.hint else ()
-        return Entry(stream.name, sign, style, f"stopped: {stream.reason} ({mark.file}:{mark.line})", next_step)
+        return Entry(stream.name, sign, style, f"stopped: {stream.reason} ({mark.brief})", next_step)
     if stream.action == "removed":
         return Entry(stream.name, sign, style, stream.reason, (*_kept(stream), Detail("next step", stream.hint)))
     tables = text.counted(sum(not isinstance(step, Stopped) for step in stream.steps), "table")

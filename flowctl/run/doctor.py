@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from flowctl import text
 from flowctl.diagnostics import Diagnostic
@@ -19,19 +19,21 @@ from flowctl.plan.planning import Planned
 from flowctl.plan.stream_entries import reader_facts
 from flowctl.run.connect import check, exit_code
 from flowctl.run.failure import translate
-from flowctl.spec.spec import Spec, SqlSource, StreamTable
+from flowctl.spec.spec import Connection, Spec, SqlSource, StreamTable
 
 Kind = Literal["connection", "stream"]
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One connection or stream. ``what`` is what answers, empty if nothing does."""
+    """One connection or stream. ``what`` is what answers, empty if nothing does; ``origin`` what defines a connection
+    (empty for streams)."""
 
     kind: Kind
     name: str
     what: str
     advice: tuple[Diagnostic, ...] = ()
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,12 @@ def _connections(spec: Spec) -> tuple[list[Subject], list[Diagnostic]]:
 
         found = in_parallel(greeted, spec.connections)
         subjects = [
-            Subject("connection", name, "" if isinstance(what, FlowctlError) else f"{what}{_use(spec, name)}")
+            Subject(
+                "connection",
+                name,
+                "" if isinstance(what, FlowctlError) else f"{what}{_use(spec, name)}",
+                origin=_origin(spec.connections[name]),
+            )
             for name, what in found.items()
         ]
         silent = [
@@ -77,6 +84,18 @@ def _connections(spec: Spec) -> tuple[list[Subject], list[Diagnostic]]:
             if isinstance(what, FlowctlError)
         ]
     return subjects, silent
+
+
+def _origin(connection: Connection) -> str:
+    match connection.origin:
+        case "option":
+            return "--connection"
+        case "spec":
+            return f"spec {connection.mark.brief}"
+        case "variable" | "user_file":
+            return connection.mark.brief
+        case _:
+            assert_never(connection.origin)
 
 
 def _use(spec: Spec, name: str) -> str:

@@ -12,7 +12,7 @@ from flowctl.expect.kinds import kinds
 from flowctl.model.units import fraction, seconds
 from flowctl.spec.node import Node, plain, scalar_text
 from flowctl.spec.schema import definition
-from flowctl.spec.secrets import parse_secrets
+from flowctl.spec.secrets import Masked, parse_secrets
 from flowctl.spec.spec import (
     ColumnRules,
     Connection,
@@ -24,6 +24,7 @@ from flowctl.spec.spec import (
     Guard,
     Layout,
     Metadata,
+    Origin,
     ReadHints,
     ReportedDeletes,
     SchemaPolicies,
@@ -110,9 +111,9 @@ def _dead_letters(written: Mapping[str, Any], to: TargetRef | None) -> DeadLette
     return DeadLetters(**given, to=to, create=_creation(written.get("to")))
 
 
-def connection(name: str, node: Node) -> Connection:
+def connection(name: str, node: Node, origin: Origin) -> Connection:
     options = {key: _with_secrets(child) for key, child in node.entries.items() if key != "type"}
-    return Connection(name, node.entries["type"].text, options, node.place)
+    return Connection(name, node.entries["type"].text, options, node.place, origin)
 
 
 def storage(node: Node | None) -> Mapping[str, Mapping[str, Any]]:
@@ -214,6 +215,8 @@ def _with_secrets(node: Node) -> Any:
     match node.value:
         case dict() as entries:
             return {key: _with_secrets(child) for key, child in entries.items()}
+        case Masked() as masked:
+            return masked.hidden
         case str() as text:
             return parse_secrets(text)
         case value:

@@ -7,23 +7,23 @@ from collections.abc import Callable, Iterator
 
 from flowctl.spec import urls
 from flowctl.spec.findings import Findings
+from flowctl.spec.given import hide_values
 from flowctl.spec.messages import LATER_HINT
 from flowctl.spec.node import Node, leaves
 from flowctl.spec.references import ConnectionTypes
 from flowctl.spec.schema import Schema, check, connector_schema, connector_types, definition, later_types
+from flowctl.spec.secret_text import SecretRef
 from flowctl.spec.secrets import (
     LATER_PROVIDERS,
     PROVIDERS,
     is_one_reference,
+    names_a_secret,
     password_in_clear,
     secret_references,
     without_references,
 )
-from flowctl.spec.spec import SecretRef
 from flowctl.spec.suggest import did_you_mean
 
-#: Driver options that are secrets, even if the schema does not list them.
-_SECRET_OPTION = re.compile(r"(?i)(^|[._])(ssl)?(password|passwd|secret|token)$")
 #: Settings whose values are secrets, not the location of one.
 _SECRET_SETTING = re.compile(
     r"(?i)(secret[._-]?key|password|access[._-]?key|session[._-]?token|[._-]secret|account\.key\.[\w.]+)$"
@@ -38,7 +38,8 @@ def check_connections(root: Node, findings: Findings) -> ConnectionTypes:
     for name, node in entries.items():
         type = types[name]
         if type:
-            findings.extend(check(node, type, f"connections.{name}"))
+            errors = check(node, type, f"connections.{name}")
+            findings.extend(errors if node.mark.is_in_file else hide_values(errors, node))
             _check_secrets(node, connector_schema(type), f"connections.{name}", findings)
             if url := node.get("url"):
                 hint = connector_schema(type)["properties"].get("url", {}).get("x-expected", "")
@@ -86,15 +87,16 @@ def _check_url(node: Node, label: str, flaw_of: Callable[[str], str], hint: str,
 
 def _check_secrets(node: Node, schema: Schema, label: str, findings: Findings) -> None:
     """A secret property is a reference, a URL contains no password of its own, and every reference has a known
-    provider."""
+    provider. Secrets that the command line or the environment gives are masked."""
     properties = schema["properties"]
     for path, leaf in _texts(node):
         where = f"{label}.{path}"
         references = secret_references(leaf.text)
         for reference in references:
             _check_reference(reference, leaf, findings)
-        is_secret = properties.get(path, {}).get("writeOnly") or _SECRET_OPTION.search(path)
-        if is_secret and not references:
+        if not leaf.mark.is_in_file:
+            continue
+        if names_a_secret(path, properties) and not references:
             hint = "Write a reference, as in ${secret:env:NAME} or ${secret:file:PATH}"
             findings.error(leaf, f"`{where}` is a secret in plain text", hint, "secret-in-clear")
         elif password_in_clear(leaf.text):

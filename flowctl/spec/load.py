@@ -14,6 +14,7 @@ from flowctl.spec import build, limits
 from flowctl.spec.connections import check_connections
 from flowctl.spec.findings import Findings
 from flowctl.spec.include import gather
+from flowctl.spec.lookup import find_connections
 from flowctl.spec.merge import effective_tables, inherited_values
 from flowctl.spec.node import Node, plain, scalar_text
 from flowctl.spec.references import Sources
@@ -37,25 +38,33 @@ class Reading:
     diagnostics: tuple[Diagnostic, ...]
 
 
-def load_spec(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Spec:
+_NONE: Mapping[str, str] = {}
+
+
+def load_spec(
+    paths: Sequence[str | Path], variables: Mapping[str, str], connections: Mapping[str, str] = _NONE
+) -> Spec:
     """The valid spec in ``paths`` (further ones only add connections and tables to the first), with
-    ``variables`` from the command line. Raises :class:`SpecError` with all findings. Resolves no secret."""
-    reading = read_spec(paths, variables)
+    ``variables`` and ``connections`` (URLs by name) from the command line. Raises :class:`SpecError` with all findings.
+    Resolves no secret."""
+    reading = read_spec(paths, variables, connections)
     if reading.spec is None:
         raise SpecError(reading.diagnostics)
     return reading.spec
 
 
-def read_spec(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
+def read_spec(
+    paths: Sequence[str | Path], variables: Mapping[str, str], connections: Mapping[str, str] = _NONE
+) -> Reading:
     """As :func:`load_spec`, without raising."""
     try:
-        return _read(paths, variables)
+        return _read(paths, variables, connections)
     except RecursionError:  # SQL, a type or an expression: nesting within a value
         what = "a value is nested too deeply to be read"
         return Reading(None, None, (Diagnostic(what, "Shorten it", Mark(str(paths[0]), 1), "too-deep"),))
 
 
-def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
+def _read(paths: Sequence[str | Path], variables: Mapping[str, str], given: Mapping[str, str]) -> Reading:
     findings = Findings()
     root = gather([Path(path) for path in paths], findings)
     if root is None:
@@ -63,6 +72,8 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
     findings.next_pass()
     values = variables_of(root, variables, findings)
     root = render(root, values, findings)
+    lookup = find_connections(root, given, values, findings)
+    root = lookup.root
     findings.next_pass()
     findings.extend(check(root, "flow"))
     types = check_connections(root, findings)
@@ -94,7 +105,7 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
     spec = Spec(
         flow=root.entries["flow"].text,
         state=state,
-        connections={name: build.connection(name, node) for name, node in connections.items()},
+        connections={name: build.connection(name, node, lookup.origins[name]) for name, node in connections.items()},
         storage=build.storage(root.entries.get("storage")),
         spark=build.spark(root.entries.get("spark")),
         tables=tables,
@@ -102,6 +113,7 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
         path=str(paths[0]),
         variables={name: scalar_text(value) for name, value in values.items()},
         given=dict(variables),
+        given_connections=lookup.given,
         marks=build.marks(root),
         streams=streams,
     )
@@ -117,6 +129,6 @@ def _build_effective(root: Node, tables: Mapping[str, Node]) -> Node:
 
 
 def _digest(resolved: Node) -> str:
-    """Hex sha256 over the canonical JSON of the effective document: secrets as references, no places."""
+    """Hex sha256 over the canonical JSON of the effective document: secrets as references or hidden, no places."""
     canonical = json.dumps(plain(resolved), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -13,7 +13,7 @@ from flowctl.spec.names import ObjectSyntax, object_parts, split_reference
 from flowctl.spec.node import Node
 from flowctl.spec.schema import object_syntax, role
 from flowctl.spec.spec import ObjectSource, QuerySource, Source, SqlSource, StreamTable, TargetRef, TopicSource
-from flowctl.spec.suggest import did_you_mean
+from flowctl.spec.suggest import suggest_connection
 from flowctl.sql.refs import referenced
 
 #: Connection name to type; None: the connection exists, and its type is wrong (reported there).
@@ -177,7 +177,7 @@ def _known_type(
 ) -> str | None:
     """``also`` are other names that could have been meant."""
     if connection not in connections:
-        hint = did_you_mean(connection, [*connections, *also], "There are: ")
+        hint = suggest_connection(connection, [*connections, *also])
         what = "connection or stream" if also else "connection"
         findings.error(node, f"there is no {what} `{connection}`", hint, "unknown-connection")
         return None

@@ -2,27 +2,34 @@
 
 ``${secret:env:NAME}`` and ``${secret:file:PATH}`` replace a whole value or a part of one. A provider is a function from
 the name to the value; Vault, AWS, GCP and Azure join :data:`PROVIDERS` the same way. Every resolved value is registered
-with the redactor in the same step, so no value can be used before it can be redacted.
+with the redactor in the same step, so no value can be used before it can be redacted. So are secrets that the command
+line or the environment gives inside a connection: they become :class:`Masked` text.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 from urllib.parse import quote
 
 from flowctl.errors import TableError
 from flowctl.redaction import REDACTOR
-from flowctl.spec.spec import SecretRef, SecretText
+from flowctl.spec.secret_text import InlineSecret, SecretRef, SecretText
 
 #: From a reference's name to the value, exactly as it is used. Raises :class:`TableError` if there is none.
 Provider = Callable[[str], str]
 
 LATER_PROVIDERS = ("vault", "aws", "gcp", "azure")
 _REFERENCE = re.compile(r"\$\$\{|\$\{secret:([^:}]{0,100}):([^}]{0,1000})\}")
+#: Driver options that are secrets, even if the schema does not list them.
+_SECRET_OPTION = re.compile(r"(?i)(^|[._])(ssl)?(password|passwd|secret|token)$")
+#: Parameters of a URL that are secrets, each with its value.
+_SECRET_PARAMETER = re.compile(r"(?i)[?&;](?:(?:ssl)?password|passwd|pwd|secret|token|sig)=([^&;]+)")
+#: Stands for a reference where the text around it is searched; no argument and no variable can contain it.
+_HOLE = "\0"
 
 
 def parse_secrets(text: str) -> str | SecretText:
@@ -64,6 +71,72 @@ class Revealed(str):
     """Text with resolved secrets in it: marks it for code that might store it."""
 
 
+class Masked(str):
+    """Text that was given with secrets in it, as it is shown, compared and hashed: with ``***`` in their place.
+    ``hidden`` contains them."""
+
+    hidden: SecretText
+
+    @classmethod
+    def of(cls, parts: Iterable[str | SecretRef | InlineSecret]) -> Masked:
+        hidden = SecretText(tuple(parts))
+        masked = cls(hidden)
+        masked.hidden = hidden
+        return masked
+
+
+def mask(text: str) -> str:
+    """``text`` as one secret, known to the redactor from now on; unchanged if it has references instead."""
+    if not text or secret_references(text):
+        return text
+    REDACTOR.register(text)
+    return Masked.of([InlineSecret(text)])
+
+
+def mask_passwords(text: str) -> str:
+    """If ``text`` is a URL with passwords that are not references, the same with each of them masked, and known to the
+    redactor from now on."""
+    parsed = parse_secrets(text)
+    parts = parsed.parts if isinstance(parsed, SecretText) else (parsed,)
+    references = iter([part for part in parts if not isinstance(part, str)])
+    shown = "".join(part if isinstance(part, str) else _HOLE for part in parts)
+    found: list[str | SecretRef | InlineSecret] = []
+    end = 0
+    for start, stop in [*_password_spans(shown), (len(shown), len(shown))]:
+        if start < end:  # a parameter inside the password
+            continue
+        for piece, is_secret in ((shown[end:start], False), (shown[start:stop], True)):
+            for literal in re.split(f"({_HOLE})", piece):
+                if literal == _HOLE:
+                    found.append(next(references))
+                elif literal and is_secret:
+                    REDACTOR.register(literal)
+                    found.append(InlineSecret(literal))
+                elif literal:
+                    found.append(literal)
+        end = stop
+    return Masked.of(found) if any(isinstance(part, InlineSecret) for part in found) else text
+
+
+def _password_spans(url: str) -> list[tuple[int, int]]:
+    """Where the passwords of a URL begin and end, in order."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return []
+    spans = [match.span(1) for match in _SECRET_PARAMETER.finditer(url)]
+    userinfo, at, _ = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")
+    user, colon, password = userinfo.partition(":")
+    if at and colon and password:
+        start = len(scheme) + len(separator) + len(user) + len(colon)
+        spans.insert(0, (start, start + len(password)))
+    return spans
+
+
+def names_a_secret(path: str, properties: Mapping[str, Any]) -> bool:
+    """Whether the value at a dotted path of a connection with these ``properties`` in its schema is a secret."""
+    return bool(properties.get(path, {}).get("writeOnly") or _SECRET_OPTION.search(path))
+
+
 def reveal(value: Any) -> Any:
     """``value`` with its references resolved, a text that had some as :class:`Revealed`; lists and maps are walked,
     everything else is returned unchanged. Inside a URL each value is percent-encoded. Raises :class:`TableError` if a
@@ -71,7 +144,7 @@ def reveal(value: Any) -> Any:
     match value:
         case SecretText(parts):
             in_url = isinstance(parts[0], str) and "://" in parts[0]
-            return Revealed("".join(part if isinstance(part, str) else _resolve(part, in_url=in_url) for part in parts))
+            return Revealed("".join(_reveal_part(part, in_url=in_url) for part in parts))
         case Mapping():
             return {key: reveal(item) for key, item in value.items()}
         case list() | tuple():
@@ -93,7 +166,7 @@ def password_in_clear(text: str) -> bool:
             return True
     elif "@" in rest and re.search(r":\d*[^\d]", authority):  # not a port, but a password up to its / or ? or #
         return True
-    return bool(re.search(r"[?&;](password|passwd|pwd|secret|token|sig)=[^&;]", shown, re.IGNORECASE))
+    return bool(_SECRET_PARAMETER.search(shown))
 
 
 def _from_environment(name: str) -> str:
@@ -115,6 +188,18 @@ def _from_file(path: str) -> str:
 
 
 PROVIDERS: dict[str, Provider] = {"env": _from_environment, "file": _from_file}
+
+
+def _reveal_part(part: str | SecretRef | InlineSecret, *, in_url: bool) -> str:
+    match part:
+        case str():
+            return part
+        case InlineSecret(value):
+            return value
+        case SecretRef():
+            return _resolve(part, in_url=in_url)
+        case _:
+            assert_never(part)
 
 
 def _resolve(reference: SecretRef, *, in_url: bool) -> str:

@@ -16,36 +16,20 @@ from flowctl.model.position import OffsetsPosition
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.topic_layout import TopicCreation, TopicLayout
 
-
-@dataclass(frozen=True)
-class SecretRef:
-    """``${secret:provider:name}``; resolved only when a connection is opened."""
-
-    provider: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"${{secret:{self.provider}:{self.name}}}"
-
-
-@dataclass(frozen=True)
-class SecretText:
-    """Text with secret references in it. ``str()`` shows the references, never the values."""
-
-    parts: tuple[str | SecretRef, ...]
-
-    def __str__(self) -> str:
-        return "".join(str(part) for part in self.parts)
+#: What defines a connection, the first place first: `--connection`, `FLOWCTL_CONN_NAME`, the spec with its includes,
+#: the user's `connections.yaml`.
+Origin = Literal["option", "variable", "spec", "user_file"]
 
 
 @dataclass(frozen=True)
 class Connection:
-    """``options`` holds the fragment's keys as written, with :class:`SecretText` where a reference stands."""
+    """``options`` holds the fragment's keys as written, with :class:`SecretText` where a secret stands."""
 
     name: str
     type: str
     options: Mapping[str, Any]
     mark: Mark
+    origin: Origin = "spec"
 
 
 @dataclass(frozen=True)
@@ -360,8 +344,9 @@ class SparkSettings:
 class Spec:
     """A whole flow. ``storage`` maps URL prefixes to credentials (option values may be :class:`SecretText`).
     ``tables`` keeps the order of the file. ``digest`` is over the canonical JSON of the resolved spec: variables
-    filled in, secrets as references, no places. ``given`` are those of ``variables`` that the command line has set;
-    ``marks`` gives the places of what is written outside of tables, by dotted path (``connections.lake.path``)."""
+    filled in, secrets as references or hidden, no places. ``given`` are those of ``variables`` that the command line
+    has set, ``given_connections`` what it has given by ``--connection``, with secrets hidden; ``marks`` gives the
+    places of what is written outside of tables, by dotted path (``connections.lake.path``)."""
 
     flow: str
     state: StateLocation
@@ -373,6 +358,7 @@ class Spec:
     path: str
     variables: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
+    given_connections: Mapping[str, str] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
     streams: Mapping[str, StreamSpec] = field(default_factory=dict)
 
@@ -383,6 +369,7 @@ class Spec:
 
     @property
     def argument(self) -> str:
-        """The spec as printed commands name it: its path, and the variables it was read with."""
-        given = (word for name, value in self.given.items() for word in ("--var", f"{name}={value}"))
-        return shlex.join([self.path, *given])
+        """The spec as printed commands name it: its path, and the variables and connections it was read with."""
+        options = {"--var": self.given, "--connection": self.given_connections}
+        given = ((option, f"{name}={value}") for option, pairs in options.items() for name, value in pairs.items())
+        return shlex.join([self.path, *(word for pair in given for word in pair)])

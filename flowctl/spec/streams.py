@@ -13,7 +13,7 @@ from flowctl.spec.node import Node, plain
 from flowctl.spec.references import ConnectionTypes
 from flowctl.spec.schema import check_stream, connector_types, role
 from flowctl.spec.spec import StreamSpec, StreamTable, TableSpec
-from flowctl.spec.suggest import did_you_mean
+from flowctl.spec.suggest import suggest_connection
 from flowctl.spec.topics import keeps_its_rows
 
 #: The keys of every stream, also of one that has nothing in the source.
@@ -40,7 +40,7 @@ def _connection(name: str, node: Node, connections: ConnectionTypes, findings: F
     if source is None or not isinstance(source.value, str):
         return None
     if source.text not in connections:
-        hint = did_you_mean(source.text, connections, "There are: ")
+        hint = suggest_connection(source.text, connections)
         findings.error(source, f"there is no connection `{source.text}`", hint, "unknown-connection")
         return None
     type = connections[source.text]
@@ -68,7 +68,7 @@ def _check_standby(node: Node, type: str, connections: ConnectionTypes, findings
     if snapshot is None or named is None or not isinstance(named.value, str):
         return
     if named.text not in connections:
-        hint = did_you_mean(named.text, connections, "There are: ")
+        hint = suggest_connection(named.text, connections)
         findings.error(named, f"there is no connection `{named.text}`", hint, "unknown-connection")
     elif connections[named.text] not in (type, None):
         what = f"`{named.text}` ({connections[named.text]}) is no standby of a connection of type {type}"

@@ -17,6 +17,11 @@ def did_you_mean(written: str, known: Iterable[str], otherwise: str = "") -> str
     return f"{otherwise}{listing}" if otherwise else f"Known: {listing}"
 
 
+def suggest_connection(written: str, known: Iterable[str]) -> str:
+    """For a connection that nothing defines."""
+    return did_you_mean(written, known, f"Add it to `connections`, or give --connection {written}=URL; there are: ")
+
+
 def nearest(written: str, known: Iterable[str], otherwise: str) -> str:
     """``Did you mean `name`?``, ignoring case; ``otherwise`` if no name is close."""
     names = {name.lower(): name for name in known}

@@ -65,6 +65,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
         "code": "unknown-connection",
         "message": "there is no connection `pgg`",
         "hint": "Did you mean `pg`?",
+        "place": "broken.yaml:8:18",
         "file": "broken.yaml",
         "line": 8,
         "column": 18,

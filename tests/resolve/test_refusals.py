@@ -10,8 +10,8 @@ from flowctl.cli import main
 from flowctl.connectors import registry
 from flowctl.errors import ExitCode
 from flowctl.spec import schema
+from tests.spec.broken import CASES, enter
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "spec"
 HEAD = """
 version: 1
 flow: shop
@@ -106,14 +106,14 @@ def test_both_refuse_before_anything_is_asked(
     assert printed(capsys, "plan", "flow.yaml") == (code, errors)
 
 
-@pytest.mark.parametrize("case", sorted(folder.name for folder in GOLDEN.iterdir()))
+@pytest.mark.parametrize("case", CASES)
 def test_both_say_the_same_of_a_broken_spec(
     case: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(GOLDEN / case)
-    code, errors = printed(capsys, "validate", "flow.yaml")
+    options = [word for pair in enter(case, monkeypatch).items() for word in ("--connection", "=".join(pair))]
+    code, errors = printed(capsys, "validate", "flow.yaml", *options)
     assert (code, errors) == (ExitCode.SPEC, Path("expected.txt").read_text(encoding="utf-8").splitlines())
-    assert printed(capsys, "plan", "flow.yaml") == (code, errors)
+    assert printed(capsys, "plan", "flow.yaml", *options) == (code, errors)
 
 
 @pytest.mark.parametrize("type", schema.connector_types())

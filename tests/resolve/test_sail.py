@@ -19,14 +19,13 @@ from flowctl.model.table_info import Column
 from flowctl.plan.document import action_of
 from flowctl.resolve import sail
 from flowctl.resolve.sail import check
+from flowctl.spec.secret_text import SecretRef, SecretText
 from flowctl.spec.spec import (
     ColumnRules,
     Connection,
     Cursor,
     Layout,
     ObjectSource,
-    SecretRef,
-    SecretText,
     SparkSettings,
     TableSpec,
     TargetRef,

@@ -1,24 +1,21 @@
-"""Broken specs and what is said about them: `tests/golden/spec/NN-name/{flow.yaml,expected.txt}`."""
+"""Broken specs and what is said about them: `tests/golden/spec/NN-name/{flow.yaml,expected.txt}`. A `given.json` has
+what the command line and the environment add."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from flowctl.errors import ExitCode, SpecError
 from flowctl.resolve.resolve import resolve
 from flowctl.spec.load import load_spec, read_spec
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "spec"
-CASES = sorted(folder.name for folder in GOLDEN.iterdir())
+from tests.spec.broken import CASES, GOLDEN, enter
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_error_is_reported_in_order(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(GOLDEN / case)
-    reading = read_spec(["flow.yaml"], {})
+    reading = read_spec(["flow.yaml"], {}, enter(case, monkeypatch))
     found = reading.diagnostics
     if reading.spec is not None:
         with pytest.raises(SpecError) as raised:
@@ -32,7 +29,8 @@ def test_every_error_is_reported_in_order(case: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("case", CASES)
 def test_every_error_names_the_line_and_what_to_do(case: str) -> None:
     for line in (GOLDEN / case / "expected.txt").read_text(encoding="utf-8").splitlines():
-        assert re.fullmatch(r"[\w./]+\.yaml:\d+:\d+: error: .+[.?] \S.*", line)
+        place = r"[\w./]+\.yaml:\d+:\d+|--connection [\w-]+=…|FLOWCTL_CONN_[A-Z_]+"
+        assert re.fullmatch(rf"({place}): error: .+[.?] \S.*", line)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -16,6 +16,7 @@ from flowctl.expect.one_of import OneOf
 from flowctl.expect.rows import Rows
 from flowctl.expect.sql import Sql
 from flowctl.spec.load import load_spec, read_spec
+from flowctl.spec.secret_text import SecretRef, SecretText
 from flowctl.spec.spec import (
     ColumnRules,
     Cursor,
@@ -27,8 +28,6 @@ from flowctl.spec.spec import (
     QuerySource,
     ReadHints,
     SchemaPolicies,
-    SecretRef,
-    SecretText,
     SparkSettings,
     Spec,
     SqlSource,

@@ -9,8 +9,8 @@ import pytest
 
 from flowctl.errors import TableError
 from flowctl.redaction import REDACTOR
+from flowctl.spec.secret_text import SecretRef, SecretText
 from flowctl.spec.secrets import parse_secrets, password_in_clear, reveal
-from flowctl.spec.spec import SecretRef, SecretText
 
 PASSWORD = "p@ss/w:rd% ü"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flowctl.spec.spec import SecretRef, SecretText
+from flowctl.spec.secret_text import SecretRef, SecretText
 from flowctl.storage.options import Storage, credentials, deltalake_options, fsspec_options, hadoop_conf, spark_url
 
 Options = Callable[[str, Storage], Mapping[str, Any]]
