@@ -215,6 +215,6 @@ def _with_secrets(node: Node) -> Any:
         case dict() as entries:
             return {key: _with_secrets(child) for key, child in entries.items()}
         case str() as text:
-            return parse_secrets(text)
+            return parse_secrets(text, node.mark)
         case value:
             return value
