@@ -24,7 +24,7 @@ _HINT_CREDENTIALS = "Check the credentials that `aws sts get-caller-identity` sh
 class SecretsManager(SecretStore):
     title = "AWS Secrets Manager"
     clients = ("boto3",)
-    name_form = re.compile(r"(arn:[\w-]+:secretsmanager:[\w-]+:\d{12}:secret:)?[\w/+=.@!-]{1,512}", re.ASCII)
+    name_form = re.compile(r"(arn:[\w-]+:secretsmanager:[\w-]+:\d{12}:secret:)?[\w/+=.@!-]+", re.ASCII)
     example = "shop/postgres"
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ for _name in ("azure", "msal"):
 class KeyVault(SecretStore):
     title = "Azure Key Vault"
     clients = ("azure.keyvault.secrets", "azure.identity")
-    name_form = re.compile(r"(?P<vault>[A-Za-z0-9][A-Za-z0-9.-]*)/(?P<secret>[A-Za-z0-9-]{1,127})")
+    name_form = re.compile(r"(?P<vault>[A-Za-z0-9][A-Za-z0-9.-]*)/(?P<secret>[A-Za-z0-9-]+)")
     example = "shop-vault/postgres"
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ class SecretManager(SecretStore):
     title = "Google Secret Manager"
     clients = ("google.cloud.secretmanager",)
     name_form = re.compile(
-        r"(projects/(?P<project>[a-z0-9.:-]+)/(locations/(?P<location>[a-z0-9-]+)/)?secrets/)?(?P<id>[A-Za-z0-9_-]{1,255})"
+        r"(projects/(?P<project>[a-z0-9.:-]+)/(locations/(?P<location>[a-z0-9-]+)/)?secrets/)?(?P<id>[A-Za-z0-9_-]+)"
     )
     example = "projects/shop-prod/secrets/postgres"
 

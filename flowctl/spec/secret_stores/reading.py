@@ -33,8 +33,7 @@ class SecretReader:
         kind, failure = STORES[provider], None
         missing = next((client for client in kind.clients if not extras.is_installed(client)), None)
         if missing:
-            what = f"secrets from {kind.title} need {missing}, which is not installed"
-            raise TableError(what, hint=extras.install_hint(missing))
+            raise TableError(f"the client of {kind.title} is not installed", hint=extras.install_hint(missing))
         try:
             store = self._once((provider,), kind)
             return self._once((provider, name, version), lambda: _read(store, name, version))
@@ -67,7 +66,7 @@ def _explain(kind: type[SecretStore], error: Exception, name: str) -> FlowctlErr
     if explained:
         return explained
     if isinstance(error, UnicodeDecodeError):
-        return TableError(f"the secret {name} is not UTF-8 text", hint="Store it as text, for example in base64")
+        return TableError(f"the secret {name} is not UTF-8 text", hint="Write text into it, for example base64")
     what = f"{kind.title} does not give the secret {name} ({type(error).__name__})"
     return TableError(what, hint="Check the settings of its client, and the versions of the packages")
 

@@ -69,12 +69,20 @@ class Vault(SecretStore):
     def explain(cls, error: Exception, name: str) -> FlowctlError | None:
         import requests
         from hvac import exceptions
+        from hvac.utils import get_token_from_env
 
         where = f"{cls.title} at {_server()}"
         match error:
             case FileNotFoundError() | PermissionError():
                 what = f"cannot read the token of the service account in {_service_account()}"
                 return TableError(what, hint=f"Check that this runs in a pod, or set {_JWT}")
+            case exceptions.VaultDown():
+                return TransientError(f"{where} is sealed or in maintenance", hint="Try again later")
+            case exceptions.InternalServerError() | exceptions.BadGateway() | exceptions.RateLimitExceeded():
+                return TransientError(f"{where} is not available", hint="Try again later")
+            case exceptions.VaultError() if "/login" in str(error.url):
+                hint = f"Check {_ROLE}, {_SECRET} and {_MOUNT}"
+                return AccessDenied(f"{where} refuses the login", hint=hint)
             case exceptions.InvalidPath():
                 hint = f"Look for it: vault kv get {name}"
                 if "/data/" in name:
@@ -84,19 +92,12 @@ class Vault(SecretStore):
                 if "invalid token" in str(error) or "token expired" in str(error):
                     what = f"{where} does not accept the token: it is wrong, or has expired"
                     return AccessDenied(what, hint="Renew it: vault login")
+                if os.environ.get(_METHOD, "token") == "token" and not get_token_from_env():
+                    return AccessDenied(f"there is no token for {where}", hint=f"Set VAULT_TOKEN or {_METHOD}")
                 hint = "Check the path, and that a policy of the token lets it read there"
                 return AccessDenied(f"{where} refuses access to {name}", hint=hint)
-            case exceptions.InvalidRequest() if "missing client token" in str(error):
-                return AccessDenied(f"there is no token for {where}", hint=f"Set VAULT_TOKEN or {_METHOD}")
-            case exceptions.InvalidRequest() if "/login" in str(error.url):
-                hint = f"Check {_ROLE}, {_SECRET} and {_MOUNT}"
-                return AccessDenied(f"{where} refuses the login", hint=hint)
-            case exceptions.InvalidRequest() | exceptions.UnexpectedError():
-                return TableError(f"{where} does not give {name}", hint=f"Try it: vault read {name}")
-            case exceptions.VaultDown():
-                return TransientError(f"{where} is sealed or in maintenance", hint="Try again later")
             case exceptions.VaultError():
-                return TransientError(f"{where} is not available", hint="Try again later")
+                return TableError(f"{where} does not give {name}", hint=f"Try it: vault read {name}")
             case requests.exceptions.SSLError():
                 hint = "Set VAULT_CACERT to the certificate of its authority"
                 return TableError(f"the certificate of {where} is not trusted", hint=hint)

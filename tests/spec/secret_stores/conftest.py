@@ -8,7 +8,8 @@ import pytest
 
 from tests.spec.secret_stores.places import Place, open_place, start_again
 
-KINDS = [pytest.param("aws", marks=pytest.mark.server), "gcp", "azure", "vault"]
+VAULTS = ["vault", pytest.param("vault-real", marks=[pytest.mark.server, pytest.mark.full])]
+KINDS = [pytest.param("aws", marks=pytest.mark.server), "gcp", "azure", *VAULTS]
 
 
 @pytest.fixture(scope="module", params=KINDS)

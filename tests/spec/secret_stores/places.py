@@ -165,6 +165,45 @@ class Vault(_Edge):
     def written(self, name: str) -> str:
         return f"secret/shop/{name}"
 
+    def put_unversioned(self, name: str, secret: dict[str, str]) -> None:
+        """Into KV 1, at ``old/``."""
+        self.server.secrets[f"old/{name}"] = [secret]
+
+    def role(self) -> tuple[str, str]:
+        """Role and secret of a login that may read below ``secret/``."""
+        return vault.ROLE, vault.SECRET_ID
+
+
+class RealVault(Vault):
+    def __init__(self, started: vault.RealVault) -> None:
+        self._started = started
+        started.send("sys/policies/acl/etl", {"policy": 'path "secret/*" { capabilities = ["read"] }'})
+
+    def environment(self) -> dict[str, str]:
+        return {"VAULT_ADDR": self._started.url, "VAULT_TOKEN": self._started.token}
+
+    def put(self, name: str, *versions: str) -> list[str]:
+        path = self.written(name).replace("secret/", "secret/data/", 1)
+        made = [self._started.send(path, {"data": json.loads(text)}) for text in versions]
+        return [str(answer["data"]["version"]) for answer in made]
+
+    def put_unversioned(self, name: str, secret: dict[str, str]) -> None:
+        self._started.send(f"old/{name}", secret)
+
+    @contextmanager
+    def refusing(self) -> Iterator[dict[str, str]]:
+        """A token without a policy for it."""
+        made = self._started.send("auth/token/create", {"policies": ["default"]})
+        yield {"VAULT_TOKEN": made["auth"]["client_token"]}
+
+    def role(self) -> tuple[str, str]:
+        self._started.send("auth/approle/role/etl", {"token_policies": "etl"})
+        request = urllib.request.Request(f"{self._started.url}/v1/auth/approle/role/etl/role-id")
+        request.add_header("X-Vault-Token", self._started.token)
+        with urllib.request.urlopen(request) as answer:
+            role = json.loads(answer.read())["data"]["role_id"]
+        return role, self._started.send("auth/approle/role/etl/secret-id", {})["data"]["secret_id"]
+
 
 def start_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process: nothing is read, nothing is registered."""
@@ -199,6 +238,9 @@ def open_place(kind: str, folder: Path) -> Iterator[Place]:
         case "vault":
             with vault.vault() as edge:
                 yield Vault(edge)
+        case "vault-real":
+            with vault.real_vault() as started:
+                yield RealVault(started)
         case _:
             with clouds.clouds(folder) as both:
                 yield Gcp(both) if kind == "gcp" else Azure(both)

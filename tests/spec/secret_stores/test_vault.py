@@ -10,42 +10,56 @@ from flowctl.errors import AccessDenied, TableError, TransientError
 from flowctl.redaction import REDACTOR
 from tests.services import vault
 from tests.services.vault import VaultServer
+from tests.spec.secret_stores.conftest import VAULTS
 from tests.spec.secret_stores.places import Place, Vault, fail_to_read, read
 
-pytestmark = [pytest.mark.usefixtures("server"), pytest.mark.parametrize("opened", ["vault"], indirect=True)]
 SHOP = "vault:secret/shop/pg"
+#: For what is known of Vault itself, and for what only the edge in ``tests/services`` shows.
+both = pytest.mark.parametrize("opened", VAULTS, indirect=True)
+edge = pytest.mark.parametrize("opened", ["vault"], indirect=True)
+pytestmark = pytest.mark.usefixtures("shop")
 
 
 @pytest.fixture
-def server(place: Place) -> VaultServer:
+def shop(place: Place) -> Vault:
+    """``secret/shop/pg`` and ``old/pg`` have passwords."""
     assert isinstance(place, Vault)
+    place.put_unversioned("pg", {"password": "s3cret-of-kv-1"})
     place.put("pg", '{"password": "s3cret-value"}')
-    place.server.requests.clear()
-    place.server.tokens = {vault.TOKEN}
-    place.server.secrets["old/pg"] = [{"password": "s3cret-of-kv-1"}]
-    return place.server
+    return place
 
 
-def test_paths_are_those_of_vault_kv_get(server: VaultServer) -> None:
+@pytest.fixture
+def server(shop: Vault) -> VaultServer:
+    server: VaultServer = shop.server
+    server.requests.clear()
+    server.tokens = {vault.TOKEN}
+    return server
+
+
+@both
+def test_paths_are_those_of_vault_kv_get() -> None:
     assert read(f"{SHOP}#password") == "s3cret-value"
     assert read("vault:old/pg#password") == "s3cret-of-kv-1"
-    assert server.namespaces == {vault.NAMESPACE}
     error = fail_to_read("vault:secret/data/shop/pg#password")
     assert error.hint == "Write the path as for `vault kv get`, without `data/`"
+    assert fail_to_read("vault:old/pg?version=1").hint == "Remove `?version=…`"
 
 
+@edge
+def test_every_request_names_the_namespace(server: VaultServer) -> None:
+    read(f"{SHOP}#password")
+    assert server.namespaces == {vault.NAMESPACE}
+
+
+@edge
 def test_generated_user_and_password_belong_together(server: VaultServer) -> None:
     user, password = read("vault:database/creds/etl#username"), read("vault:database/creds/etl#password")
     assert server.requests.count("database/creds/etl") == 1
     assert user.startswith("v-") and password.startswith("pw-")
 
 
-@pytest.mark.parametrize("reference", ["vault:old/pg?version=1", "vault:database/creds/etl?version=1"])
-def test_engines_without_versions_refuse_one(reference: str) -> None:
-    error = fail_to_read(reference)
-    assert type(error) is TableError and error.hint == "Remove `?version=…`"
-
-
+@edge
 def test_a_role_logs_in_once(server: VaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VAULT_TOKEN")
     monkeypatch.setenv("VAULT_AUTH_METHOD", "approle")
@@ -57,6 +71,18 @@ def test_a_role_logs_in_once(server: VaultServer, monkeypatch: pytest.MonkeyPatc
     assert REDACTOR.redact(" ".join([vault.SECRET_ID, *server.tokens - {vault.TOKEN}])) == "*** ***"
 
 
+@both
+def test_a_role_reads_what_its_policy_allows(shop: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    role, secret = shop.role()
+    monkeypatch.delenv("VAULT_TOKEN")
+    monkeypatch.setenv("VAULT_AUTH_METHOD", "approle")
+    monkeypatch.setenv("VAULT_ROLE_ID", role)
+    monkeypatch.setenv("VAULT_SECRET_ID", secret)
+    assert read(f"{SHOP}#password") == "s3cret-value"
+    assert REDACTOR.redact(f"with {secret}") == "with ***"
+
+
+@edge
 def test_a_pod_logs_in_with_its_service_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("VAULT_TOKEN")
     (tmp_path / "token").write_text(vault.JWT + "\n")
@@ -69,6 +95,7 @@ def test_a_pod_logs_in_with_its_service_account(monkeypatch: pytest.MonkeyPatch,
     assert read(f"{SHOP}#password") == "s3cret-value"
 
 
+@both
 def test_a_login_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VAULT_AUTH_METHOD", "approle")
     error = fail_to_read(f"{SHOP}#password")
@@ -81,12 +108,14 @@ def test_a_login_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fail_to_read(SHOP).hint == "Set it to token, approle or kubernetes"
 
 
+@both
 def test_a_token_that_has_expired(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VAULT_TOKEN", "hvs.expired-token")
     error = fail_to_read(f"{SHOP}#password", "hvs.expired-token")
     assert type(error) is AccessDenied and "has expired" in error.message and "vault login" in error.hint
 
 
+@both
 def test_no_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("VAULT_TOKEN")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -94,11 +123,13 @@ def test_no_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert type(error) is AccessDenied and "there is no token" in error.message
 
 
+@both
 def test_a_path_that_no_engine_has() -> None:
     error = fail_to_read("vault:kv/shop/pg")
     assert type(error) is AccessDenied and "refuses access to kv/shop/pg" in error.message and "path" in error.hint
 
 
+@edge
 def test_a_sealed_vault_is_tried_again(server: VaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "failing", 503)
     error = fail_to_read(f"{SHOP}#password")
@@ -106,6 +137,7 @@ def test_a_sealed_vault_is_tried_again(server: VaultServer, monkeypatch: pytest.
     assert server.url.removeprefix("http://") in error.message
 
 
+@both
 def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VAULT_ADDR", "vault.shop")
     error = fail_to_read(SHOP)
