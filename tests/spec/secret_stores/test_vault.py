@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,13 @@ def test_paths_are_those_of_vault_kv_get() -> None:
 def test_every_request_names_the_namespace(server: VaultServer) -> None:
     read(f"{SHOP}#password")
     assert server.namespaces == {vault.NAMESPACE}
+
+
+@edge
+def test_parallel_threads_cause_one_read(server: VaultServer) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(read, [f"{SHOP}#password"] * 64)) == {"s3cret-value"}
+    assert server.requests == ["sys/internal/ui/mounts/secret/shop/pg", "secret/data/shop/pg"]
 
 
 @edge
