@@ -110,13 +110,17 @@ def _from_environment(name: str) -> str:
 
 
 def _from_file(path: str) -> str:
-    """The file's text without a final line break: editors add one, Kubernetes does not."""
     try:
-        return Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+        return _without_line_break(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         message = f"cannot read the secret file {path}: {reason}"
         raise TableError(message, hint="Check the path and its permissions") from error
+
+
+def _without_line_break(text: str) -> str:
+    """Editors and ``echo`` add a final one, Kubernetes does not."""
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 #: From a reference's name to the value, exactly as it is used.
@@ -151,7 +155,7 @@ def _read(reference: SecretRef) -> str:
     assert parts, "validate has checked it"
     name, version, field = parts.groups(default="")
     text = READER.read(reference.provider, name, version)
-    return _field(text, field, f"the secret {name}") if field else text
+    return _field(text, field, f"the secret {name}") if field else _without_line_break(text)
 
 
 def _field(text: str, field: str, secret: str) -> str:

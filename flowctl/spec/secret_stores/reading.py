@@ -28,8 +28,8 @@ class SecretReader:
         self._kept: dict[tuple[str, ...], object] = {}
 
     def read(self, provider: str, name: str, version: str) -> str:
-        """The whole text of a secret. Raises :class:`FlowctlError` without a cause: the errors
-        of clients carry requests and responses, which contain tokens and secrets."""
+        """The whole text of a secret. Raises :class:`FlowctlError` without a cause: the errors of clients carry
+        requests and responses, which contain tokens and secrets."""
         kind, failure = STORES[provider], None
         missing = next((client for client in kind.clients if not extras.is_installed(client)), None)
         if missing:

@@ -65,6 +65,12 @@ def test_credentials_of_azure_that_are_not_accepted(monkeypatch: pytest.MonkeyPa
     assert type(error) is AccessDenied and "not accepted" in error.message and "az login" in error.hint
 
 
+@both
+def test_a_final_line_break_is_not_part_of_the_secret(place: Place) -> None:
+    place.put("echoed", "s3cret-value\n")
+    assert read(place.refer("echoed")) == "s3cret-value"
+
+
 @azure
 def test_a_vault_may_be_written_with_its_whole_host() -> None:
     assert read(f"azure:{clouds.VAULT}.vault.azure.net/pg") == "s3cret-value"
