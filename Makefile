@@ -70,8 +70,8 @@ test-kafka: venv
 test-others: venv
 	$(BIN)/python -m pytest -m "not full and not engine" --ignore=tests/e2e
 
-# The long matrices, a real S3 protocol (needs Go), and the connectors' suite once more over Spark Connect and on Sail,
-# with what counts effects.
+# The long matrices, a real S3 protocol and Vault (both need Go), and the connectors' suite once more over Spark Connect
+# and on Sail, with what counts effects.
 test-full: lint
 	FLOWCTL_TEST_S3=versitygw $(BIN)/python -m pytest
 	FLOWCTL_TEST_SPARK=connect $(BIN)/python -m pytest -m engine tests/connectors

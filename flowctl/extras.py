@@ -23,6 +23,11 @@ _PACKAGES = {
     "msgspec": "flowctl[kafka]",
     "grpc_tools": "flowctl[protobuf]",
     "aws_msk_iam_sasl_signer": "flowctl[msk]",
+    "hvac": "flowctl[vault]",
+    "boto3": "flowctl[aws-secrets]",
+    "google.cloud.secretmanager": "flowctl[gcp-secrets]",
+    "azure.keyvault.secrets": "flowctl[azure-secrets]",
+    "azure.identity": "flowctl[azure-secrets]",
     "gcsfs": "gcsfs",
     "adlfs": "adlfs",
 }

@@ -12,7 +12,7 @@ from flowctl.engine.base import Engine
 from flowctl.engine.conf import is_connect, is_sail
 from flowctl.engine.cost import Size, is_interpreted, size_of_run
 from flowctl.engine.lazy import LazyEngine
-from flowctl.errors import TableError
+from flowctl.errors import TableError, TransientError
 from flowctl.model.step import Load, Plan, Recover
 from flowctl.model.table_info import RowEstimate
 from flowctl.observe.world import Observed, World
@@ -96,10 +96,10 @@ def _queries(size: Size, loads: Collection[int | None]) -> str:
 
 def _urls(spec: Spec) -> list[str]:
     """Every location that Spark may have to access: state (the buffer) and the roots of file connections. Roots whose
-    secret is missing are skipped; the tables that need them report it."""
+    secret cannot be read are skipped; the tables that need them report it."""
     roots = []
     for connection in spec.connections.values():
-        with suppress(TableError):
+        with suppress(TableError, TransientError):
             roots.append(reveal(registry.storage(connection)))
     return [spec.state.url, *[str(root) for root in roots if root is not None]]
 

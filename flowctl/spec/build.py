@@ -218,6 +218,6 @@ def _with_secrets(node: Node) -> Any:
         case Masked() as masked:
             return masked.hidden
         case str() as text:
-            return parse_secrets(text)
+            return parse_secrets(text, node.mark)
         case value:
             return value

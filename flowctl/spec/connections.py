@@ -14,8 +14,8 @@ from flowctl.spec.references import ConnectionTypes
 from flowctl.spec.schema import Schema, check, connector_schema, connector_types, definition, later_types
 from flowctl.spec.secret_text import SecretRef
 from flowctl.spec.secrets import (
-    LATER_PROVIDERS,
     PROVIDERS,
+    flaw_of_reference,
     is_one_reference,
     names_a_secret,
     password_in_clear,
@@ -113,16 +113,14 @@ def _check_settings(conf: Node, findings: Findings) -> None:
 
 
 def _check_reference(reference: SecretRef, leaf: Node, findings: Findings) -> None:
-    if reference.provider in PROVIDERS and reference.name:
-        return
-    if reference.provider in LATER_PROVIDERS:
-        what = f"secrets from {reference.provider} are not in this version"
-        findings.error(leaf, what, "Use ${secret:env:NAME} or ${secret:file:PATH}", "not-in-this-version")
-    elif reference.name:
+    if not reference.name:
+        findings.error(leaf, "a secret reference has no name", "Write ${secret:env:NAME}", "secret-reference")
+    elif reference.provider not in PROVIDERS:
         hint = did_you_mean(reference.provider, PROVIDERS, "There are: ")
         findings.error(leaf, f"there is no secret provider `{reference.provider}`", hint, "unknown-secret-provider")
-    else:
-        findings.error(leaf, "a secret reference has no name", "Write ${secret:env:NAME}", "secret-reference")
+    elif example := flaw_of_reference(reference):
+        what = f"`{reference.name}` is not the name of a secret in {reference.provider}"
+        findings.error(leaf, what, f"Write {example}, with or without a field", "secret-reference")
 
 
 def _check_no_secrets(node: Node, label: str, findings: Findings) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from flowctl.diagnostics import Mark
+
 
 @dataclass(frozen=True)
 class SecretRef:
-    """``${secret:provider:name}``; resolved only when a connection is opened."""
+    """``${secret:provider:name}``; resolved only when a connection is opened. ``mark`` is the place of its text."""
 
     provider: str
     name: str
+    mark: Mark | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"${{secret:{self.provider}:{self.name}}}"

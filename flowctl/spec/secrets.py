@@ -1,13 +1,14 @@
 """Secrets: references in the spec, resolved only when something is opened.
 
-``${secret:env:NAME}`` and ``${secret:file:PATH}`` replace a whole value or a part of one. A provider is a function from
-the name to the value; Vault, AWS, GCP and Azure join :data:`PROVIDERS` the same way. Every resolved value is registered
-with the redactor in the same step, so no value can be used before it can be redacted. So are secrets that the command
-line or the environment gives inside a connection: they become :class:`Masked` text.
+``${secret:env:NAME}``, ``${secret:file:PATH}`` and ``${secret:STORE:NAME?version=VERSION#FIELD}`` replace a whole value
+or a part of one. Every resolved value is registered with the redactor in the same step, so no value can be used before
+it can be redacted. So are secrets that the command line or the environment gives inside a connection: they become
+:class:`Masked` text.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -15,14 +16,14 @@ from pathlib import Path
 from typing import Any, assert_never
 from urllib.parse import quote
 
-from flowctl.errors import TableError
+from flowctl.diagnostics import Mark
+from flowctl.errors import FlowctlError, TableError
 from flowctl.redaction import REDACTOR
+from flowctl.spec.secret_stores import STORES
+from flowctl.spec.secret_stores.reading import READER
 from flowctl.spec.secret_text import InlineSecret, SecretRef, SecretText
+from flowctl.spec.suggest import nearest
 
-#: From a reference's name to the value, exactly as it is used. Raises :class:`TableError` if there is none.
-Provider = Callable[[str], str]
-
-LATER_PROVIDERS = ("vault", "aws", "gcp", "azure")
 _REFERENCE = re.compile(r"\$\$\{|\$\{secret:([^:}]{0,100}):([^}]{0,1000})\}")
 #: Driver options that are secrets, even if the schema does not list them.
 _SECRET_OPTION = re.compile(r"(?i)(^|[._])(ssl)?(password|passwd|secret|token)$")
@@ -31,9 +32,13 @@ _SECRET_PARAMETER = re.compile(r"(?i)[?&;](?:(?:ssl)?password|passwd|pwd|secret|
 #: Stands for a reference where the text around it is searched; no argument and no variable can contain it.
 _HOLE = "\0"
 
+#: The name of a secret in a store: each store has a form for the part before `?` and `#`.
+_IN_STORE = re.compile(r"([^?#]+)(?:\?version=([\w.-]{1,64}))?(?:#(.+))?")
 
-def parse_secrets(text: str) -> str | SecretText:
-    """``text`` with its references as values; plain text (``$${`` becomes ``${``) if it has none."""
+
+def parse_secrets(text: str, mark: Mark | None = None) -> str | SecretText:
+    """``text`` with its references as values, which keep ``mark``; plain text (``$${`` becomes ``${``) if it has
+    none."""
     parts: list[str | SecretRef] = []
     literal, start = "", 0
     for match in _REFERENCE.finditer(text):
@@ -44,7 +49,7 @@ def parse_secrets(text: str) -> str | SecretText:
             continue
         if literal:
             parts.append(literal)
-        parts.append(SecretRef(match[1], match[2]))
+        parts.append(SecretRef(match[1], match[2], mark))
         literal = ""
     literal += text[start:]
     if not parts:
@@ -140,7 +145,7 @@ def names_a_secret(path: str, properties: Mapping[str, Any]) -> bool:
 def reveal(value: Any) -> Any:
     """``value`` with its references resolved, a text that had some as :class:`Revealed`; lists and maps are walked,
     everything else is returned unchanged. Inside a URL each value is percent-encoded. Raises :class:`TableError` if a
-    secret does not exist."""
+    secret cannot be read, :class:`TransientError` if its store does not answer."""
     match value:
         case SecretText(parts):
             in_url = isinstance(parts[0], str) and "://" in parts[0]
@@ -178,16 +183,32 @@ def _from_environment(name: str) -> str:
 
 
 def _from_file(path: str) -> str:
-    """The file's text without a final line break: editors add one, Kubernetes does not."""
     try:
-        return Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+        return _without_line_break(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         message = f"cannot read the secret file {path}: {reason}"
         raise TableError(message, hint="Check the path and its permissions") from error
 
 
-PROVIDERS: dict[str, Provider] = {"env": _from_environment, "file": _from_file}
+def _without_line_break(text: str) -> str:
+    """Editors and ``echo`` add a final one, Kubernetes does not."""
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+#: From a reference's name to the value, exactly as it is used.
+_LOCAL: dict[str, Callable[[str], str]] = {"env": _from_environment, "file": _from_file}
+PROVIDERS = (*_LOCAL, *STORES)
+
+
+def flaw_of_reference(reference: SecretRef) -> str:
+    """What the name should look like if it has not the form of its provider's names; otherwise empty."""
+    if not (store := STORES.get(reference.provider)):
+        return ""
+    parts = _IN_STORE.fullmatch(reference.name)
+    if parts and store.name_form.fullmatch(parts[1]):
+        return ""
+    return f"${{secret:{reference.provider}:{store.example}#FIELD}}"
 
 
 def _reveal_part(part: str | SecretRef | InlineSecret, *, in_url: bool) -> str:
@@ -203,6 +224,36 @@ def _reveal_part(part: str | SecretRef | InlineSecret, *, in_url: bool) -> str:
 
 
 def _resolve(reference: SecretRef, *, in_url: bool) -> str:
-    value = PROVIDERS[reference.provider](reference.name)
+    try:
+        value = _read(reference)
+    except FlowctlError as error:
+        error.mark = error.mark or reference.mark
+        raise
     REDACTOR.register(value)
     return quote(value, safe="") if in_url else value
+
+
+def _read(reference: SecretRef) -> str:
+    if local := _LOCAL.get(reference.provider):
+        return local(reference.name)
+    parts = _IN_STORE.fullmatch(reference.name)
+    assert parts, "validate has checked it"
+    name, version, field = parts.groups(default="")
+    text = READER.read(reference.provider, name, version)
+    return _field(text, field, f"the secret {name}") if field else _without_line_break(text)
+
+
+def _field(text: str, field: str, secret: str) -> str:
+    """A field of a JSON object: text as it is, everything else as JSON. Messages contain nothing of ``text``."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        hint = f"Remove `#{field}` to use all of it, or store a JSON object"
+        raise TableError(f"{secret} is not a JSON object, so it has no field {field}", hint=hint)
+    value = document.get(field)
+    if value is None:
+        hint = nearest(field, document, "Check the names of its fields")  # which are not shown: some are secrets
+        raise TableError(f"{secret} has no field {field}", hint=hint)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

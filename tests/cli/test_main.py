@@ -25,7 +25,21 @@ tables:
   orders: {from: pg:public.orders, to: lake, mode: merge, key: [id], cursor: {column: updated_at}}
 """
 #: What must stay out of `validate`: Spark, Arrow, database drivers, cloud SDKs, and what takes long to import.
-HEAVY = ("pyspark", "pyarrow", "pandas", "psycopg", "deltalake", "sqlglot", "fsspec", "s3fs", "boto3", "botocore")
+HEAVY = (
+    "pyspark",
+    "pyarrow",
+    "pandas",
+    "psycopg",
+    "deltalake",
+    "sqlglot",
+    "fsspec",
+    "s3fs",
+    "boto3",
+    "botocore",
+    "hvac",
+    "google",
+    "azure",
+)
 SLOW = ("rich", "requests", "tenacity", "asyncio")
 
 

@@ -27,6 +27,7 @@ tables:
 """
 POSTGRES = '{type: postgres, url: "postgresql://etl@localhost:1/shop"}'
 DUCKDB = "{type: duckdb, path: target.duckdb}"
+SECRET = '{{type: sqlite, path: "${{secret:{}}}"}}'
 DELTA = "{type: delta, path: lake}"
 #: The package that is not there, what pip installs, the state, the target, the command and its exit code.
 CASES = {
@@ -35,9 +36,14 @@ CASES = {
     "delta": ("deltalake", "flowctl[delta]", "state", DELTA, "plan", 4),
     "sail": ("pysail", "flowctl[sail]", "state", DELTA, "apply", 1),
     "s3": ("s3fs", "flowctl[s3]", "s3://bucket/state", DELTA, "plan", 1),
+    "vault": ("hvac", "flowctl[vault]", "state", SECRET.format("vault:secret/x"), "plan", 4),
+    "aws": ("boto3", "flowctl[aws-secrets]", "state", SECRET.format("aws:x"), "plan", 4),
+    "google": ("google", "flowctl[gcp-secrets]", "state", SECRET.format("gcp:x"), "plan", 4),
+    "key vault": ("azure", "flowctl[azure-secrets]", "state", SECRET.format("azure:v/x"), "plan", 4),
     "gcs": ("gcsfs", "gcsfs", "gs://bucket/state", DELTA, "plan", 1),
     "azure": ("adlfs", "adlfs", "abfss://c@account.dfs.core.windows.net/state", DELTA, "plan", 1),
 }
+FULL = ("gcs", "azure", "aws", "google", "key vault")
 #: As if the first argument's packages were not installed.
 PROBE = """
 import sys
@@ -52,9 +58,7 @@ main(sys.argv[2:])
 """
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.full if case in ("gcs", "azure") else ()) for case in CASES]
-)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=pytest.mark.full if case in FULL else ()) for case in CASES])
 def test_it_says_what_to_install(case: str, tmp_path: Path) -> None:
     package, extra, state, target, command, code = CASES[case]
     database = sqlite3.connect(tmp_path / "app.db")

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
+from flowctl.diagnostics import Mark
 from flowctl.errors import TableError
 from flowctl.redaction import REDACTOR
 from flowctl.spec.secret_text import SecretRef, SecretText
@@ -22,6 +23,8 @@ def test_parsing() -> None:
         ("u:", SecretRef("env", "A"), "@", SecretRef("file", "/run/b"), "x")
     )
     assert parse_secrets("${table}") == "${table}"
+    arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:shop-AbCdEf"
+    assert parse_secrets(f"${{secret:aws:{arn}#user}}") == SecretText((SecretRef("aws", f"{arn}#user"),))
 
 
 def test_the_text_shows_references_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,8 +54,9 @@ def test_values_are_encoded_inside_urls_only(monkeypatch: pytest.MonkeyPatch, tm
 @pytest.mark.parametrize("reference", ["${secret:env:NOT_THERE}", "${secret:file:not/there}"])
 def test_a_missing_secret_is_an_error_with_its_name(reference: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_THERE", raising=False)
-    with pytest.raises(TableError, match=r"NOT_THERE|not/there"):
-        reveal(parse_secrets(reference))
+    with pytest.raises(TableError, match=r"NOT_THERE|not/there") as raised:
+        reveal(parse_secrets(reference, Mark("flow.yaml", 3)))
+    assert raised.value.mark == Mark("flow.yaml", 3)
 
 
 def test_what_is_revealed_is_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
