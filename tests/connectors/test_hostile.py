@@ -57,7 +57,7 @@ def test_values_in_keys_of_a_merge(writer: Writer, layout: Layout) -> None:
     )
 
 
-@pytest.mark.long_on_spark("postgres")
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize("value", ["${x}zz", "it's \\n", "\\"])
 def test_bounds_of_a_batch_of_one_key(writer: Writer, value: str) -> None:
     """The literal bounds of its keys are this one value."""

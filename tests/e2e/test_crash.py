@@ -17,7 +17,7 @@ KILLED = -9
 #: What there is to do when all is done: without a position everything is read again, and keys are compared each time.
 AFTER = {"append": "none", "truncate": "change", "merge": "change", "scd2": "none"}
 #: On Sail: what commits in another way than with Spark. Of the steps, those around the commit.
-IN_EVERY_RUN = (("delta", "merge"), ("duckdb", "merge"))
+IN_EVERY_RUN = (("delta", "merge"),)
 MAIN_POINTS: tuple[Point, ...] = ("after_intent", "in_commit", "after_commit")
 
 

@@ -131,6 +131,7 @@ def test_two_runs_write_one_file_after_each_other(flow: Flow) -> None:
     assert [duckdb_rows(target, f"SELECT id FROM {name}") for name in ("one", "two")] == [[(1,), (2,)], [(1,), (2,)]]
 
 
+@pytest.mark.full
 def test_an_adopted_table_keeps_what_the_database_fills(flow: Flow) -> None:
     modes = {
         "added": "mode: append, cursor: {column: id}",

@@ -72,7 +72,7 @@ def test_nothing_that_is_kept_lists_the_files(flow: Flow) -> None:
 
 @pytest.mark.parametrize(
     "point",
-    [pytest.param(point, marks=() if point in ("after_intent", "before_record") else pytest.mark.full)
+    [pytest.param(point, marks=() if point == "after_intent" else pytest.mark.full)
      for point in POINTS if point != "after_stage"],
 )  # fmt: skip
 def test_a_run_killed_anywhere_reads_each_file_once(flow: Flow, point: str) -> None:
@@ -98,6 +98,7 @@ def test_a_saved_plan_reads_exactly_its_files(flow: Flow) -> None:
     assert ids(flow) == [1, 2, 3]
 
 
+@pytest.mark.full
 def test_rolled_back_reset_and_adopted_positions_lead_to_their_files(flow: Flow) -> None:
     add(flow, 1)
     flow.apply()

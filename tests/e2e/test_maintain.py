@@ -136,6 +136,7 @@ def test_a_term_that_matches_nothing_is_refused(flow: Flow) -> None:
     assert "nothing" in flow.run("maintain", "flow.yaml", "--select", "nothing", expect=64).words
 
 
+@pytest.mark.full
 def test_sidecars_are_maintained_with_their_table(flow: Flow) -> None:
     flow.apply("--select", "versions")
     observed = TableLocation(str(flow.folder / "lake" / "versions__observed"), {})

@@ -114,7 +114,10 @@ class History:
         return found
 
 
-@pytest.fixture(params=["in memory", pytest.param("engine", marks=pytest.mark.full)])
+IN_MEMORY = pytest.param("in memory", marks=pytest.mark.long_on_spark)
+
+
+@pytest.fixture(params=[IN_MEMORY, pytest.param("engine", marks=pytest.mark.full)])
 def history(spark: SparkSession, scratch: Buffer, tmp_path: Path, request: pytest.FixtureRequest):
     """As small batches are written, which this process holds, and as all others are."""
     in_memory = request.param == "in memory"
@@ -160,7 +163,7 @@ def test_a_batch_written_again_touches_nothing(history: History) -> None:
     assert (again.inserted, again.updated, again.deleted) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("history", ["in memory"], indirect=True)
+@pytest.mark.parametrize("history", [IN_MEMORY], indirect=True)
 def test_small_batches_are_committed_by_flowctl(history: History) -> None:
     """Delta's own statements take some forty queries for two tables."""
     history.write([(1, row(1, "A"))])
@@ -175,7 +178,7 @@ def test_small_batches_are_committed_by_flowctl(history: History) -> None:
     assert open_existing(place.sidecar(OBSERVED_SUFFIX)).version == 3
 
 
-@pytest.mark.parametrize("history", ["in memory"], indirect=True)
+@pytest.mark.parametrize("history", [IN_MEMORY], indirect=True)
 def test_all_files_of_small_batches_are_written_by_flowctl(history: History) -> None:
     """An engine's files lie in a folder of their own."""
     for at, state in enumerate(["A", "B"]):
