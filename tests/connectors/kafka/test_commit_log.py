@@ -54,6 +54,13 @@ def writing(cluster: Cluster, table: str, seq: int = 1, values: int = 1) -> Iter
         yield writer
 
 
+def commit(cluster: Cluster, writer: Writer, table: str) -> None:
+    """A commit is decided before its topics show it: whoever takes over waits for that."""
+    writer.commit()
+    with open_writer(cluster, f"flowctl.l1.{table}", Limits(1, 1_000_000)) as successor:
+        successor.take_over()
+
+
 def committed(cluster: Cluster) -> dict[str, int]:
     return {one.commit.table: one.commit.seq for one in read_records(cluster, lambda _: True)}
 
@@ -69,15 +76,15 @@ def test_what_is_hidden_is_known_by_its_first_message(cluster: Cluster) -> None:
     """The first transaction stays open; behind it are others: committed, aborted, and open."""
     kafka.create_topic(cluster.brokers, "out", 1)
     with writing(cluster, "before") as writer:
-        writer.commit()
+        commit(cluster, writer, "before")
     kafka.create_topic(cluster.brokers, "other")
     with writing_elsewhere(cluster):
         with writing(cluster, "committed", 7) as writer:
-            writer.commit()
+            commit(cluster, writer, "committed")
         with writing(cluster, "aborted"):
             pass
         with writing(cluster, "committed", 8) as writer:
-            writer.commit()
+            commit(cluster, writer, "committed")
         with writing(cluster, "open"):
             assert committed(cluster) == {"before": 1, "committed": 8}
     assert committed(cluster) == {"before": 1, "committed": 8}
@@ -103,7 +110,7 @@ def test_what_the_first_message_cannot_tell_is_waited_for(cluster: Cluster, monk
     with writing_elsewhere(cluster):
         with writing(cluster, "expired") as writer:
             first = writer.first
-            writer.commit()
+            commit(cluster, writer, "expired")
         made = replace(record(cluster, "expired"), first=first)
         assert outcome_of(cluster, made) == "committed"
         kafka.expire(cluster.brokers, "out", 0, 1)
@@ -125,7 +132,7 @@ def test_a_writer_fences_the_one_before(cluster: Cluster) -> None:
     kafka.create_topic(cluster.brokers, "out")
     with writing(cluster, "t", 1) as stale:
         with writing(cluster, "t", 2) as writer:
-            writer.commit()
+            commit(cluster, writer, "t")
         found: Any = None
         try:
             stale.commit()
