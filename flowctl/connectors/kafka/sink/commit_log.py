@@ -132,9 +132,9 @@ def _records(messages: Iterable[Message], concerns: Callable[[Record], bool]) ->
 
 def outcome_of(cluster: Cluster, record: Record) -> Literal["committed", "not_committed", "unknown"]:
     """What became of the transaction of ``record``. Its first message is at a known place: while the transaction is
-    open, and for a moment after it was committed, its partition is stable up to there and no further: whoever sends again
-    takes over the writer first, which waits for the end of that moment. Afterwards everybody sees the message; or only
-    those do that read what was aborted."""
+    open, and for a moment after it was committed, its partition is stable up to there and no further. Whoever sends
+    again takes over the writer first, which waits for the end of that moment. Afterwards everybody sees the message;
+    or only those do that read what was aborted."""
     topic = find_topics(cluster, [record.topic]).get(record.topic)
     if record.first is None or topic is None or not record.commit.target_id.endswith(f"/{topic.id}"):
         return "unknown"
