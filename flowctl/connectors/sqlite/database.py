@@ -115,7 +115,7 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "") or ""
-        if name.startswith(("SQLITE_BUSY", "FILE_LOCKED")):
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise WriteConflict(
                 f"{path} is locked by another process", hint="Try again when it has finished"
             ) from error

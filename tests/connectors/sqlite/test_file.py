@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.connectors.sqlite.database import open_database
-from flowctl.errors import TableError
+from flowctl.connectors.sqlite.database import open_database, translated
+from flowctl.errors import TableError, TransientError
 from tests.connectors.reading import opened, table
 
 
@@ -46,3 +46,15 @@ os._exit(9)
     assert path.with_name("killed.db-journal").exists()
     with open_database(path, "ro") as connection:
         assert connection.execute("SELECT count(*), min(b) FROM t").fetchone() == (2000, "x" * 500)
+
+
+def test_a_lock_inside_this_process_is_tried_again_later(tmp_path: Path) -> None:
+    """`SQLITE_LOCKED`: a statement of the same connection still reads the table."""
+    path = tmp_path / "busy.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript("CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1), (2)")
+        reading = connection.execute("SELECT a FROM t")
+        assert reading.fetchone() == (1,)
+        with pytest.raises(TransientError, match="is locked"), translated(path):
+            connection.execute("DROP TABLE t")
+        reading.close()
