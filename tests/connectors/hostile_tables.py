@@ -90,15 +90,17 @@ class PartsOfPostgresSource(PostgresSource):
 
 
 class SqliteSource:
+    type = "sqlite"
+    moments_are_texts = True
     names = NAMES
     kinds: Mapping[str, str] = {}
     hints: Mapping[str, Any] = {}
     keeps_all = False
 
     def __init__(self, _url: str, folder: Path) -> None:
-        self.connection = {"type": "sqlite", "path": "source.db"}
+        self.connection = {"type": self.type, "path": f"source.{self.type}"}
         self.reference = "src:odd"
-        self._path = folder / "source.db"
+        self._path = folder / f"source.{self.type}"
         listed = ", ".join(f"{quoted(name)} {_type(name, 'BIGINT')}" for name in self.names)
         self._run(f"CREATE TABLE odd ({listed})")
         self.put(before(self.names))
@@ -107,7 +109,8 @@ class SqliteSource:
         for one in rows:
             if not adds:
                 self._run(f"DELETE FROM odd WHERE {quoted(KEY[0])} = ?", [one[KEY[0]]])
-            values = [str(one[name]) if name == EVENT else one[name] for name in self.names]
+            are_texts = {EVENT} if self.moments_are_texts else ()
+            values = [str(one[name]) if name in are_texts else one[name] for name in self.names]
             self._run(f"INSERT INTO odd VALUES ({', '.join('?' * len(values))})", values)
 
     def _run(self, statement: str, values: Sequence[Any] = ()) -> None:
@@ -117,26 +120,9 @@ class SqliteSource:
         connection.close()
 
 
-class DuckdbSource:
-    names = NAMES
-    kinds: Mapping[str, str] = {}
-    hints: Mapping[str, Any] = {}
-    keeps_all = False
-
-    def __init__(self, _url: str, folder: Path) -> None:
-        self.connection = {"type": "duckdb", "path": "source.duckdb"}
-        self.reference = "src:odd"
-        self._path = folder / "source.duckdb"
-        listed = ", ".join(f"{quoted(name)} {_type(name, 'BIGINT')}" for name in self.names)
-        self._run(f"CREATE TABLE odd ({listed})")
-        self.put(before(self.names))
-
-    def put(self, rows: Sequence[Row], *, adds: bool = False) -> None:
-        for one in rows:
-            if not adds:
-                self._run(f"DELETE FROM odd WHERE {quoted(KEY[0])} = ?", [one[KEY[0]]])
-            values = [one[name] for name in self.names]
-            self._run(f"INSERT INTO odd VALUES ({', '.join('?' * len(values))})", values)
+class DuckdbSource(SqliteSource):
+    type = "duckdb"
+    moments_are_texts = False
 
     def _run(self, statement: str, values: Sequence[Any] = ()) -> None:
         with duckdb.connect(self._path) as connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from flowctl.spec.spec import Connection, ReadHints
 from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -53,6 +55,34 @@ def typed(columns: Sequence[Column], kinds: Mapping[str, str]) -> tuple[Column, 
 
 def files(pattern: str, where: str | None = None, **format: Any) -> Relation:
     return Relation(ObjectName((pattern,)), None, where, format)
+
+
+@dataclass
+class Collected:
+    """A segment sink that keeps its rows."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    batches: int = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.to_pylist()
+        self.batches += 1
+
+
+def captured_rows(
+    source: Any,
+    relation: Relation,
+    kinds: Mapping[str, str] | None = None,
+    interval: Interval | None = None,
+    *,
+    above: bool = False,
+) -> list[dict[str, Any]]:
+    """All rows of a landed source."""
+    info = describe(source, relation)
+    sink = Collected()
+    with source.capture(relation, info) as capture:
+        assert capture.read(ReadRequest(typed(info.columns, kinds or {}), interval, above), sink) == len(sink.rows)
+    return sink.rows
 
 
 _DEFAULTS = ReadHints()

@@ -10,22 +10,11 @@ import pytest
 
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow, sqlite_script
-from tests.e2e.orders import MODES
+from tests.e2e.orders import MODES, SPEC
 from tests.e2e.targets import KINDS, Kind, TargetPlace, place
 
 KILLED = -9
-SPEC = """
-version: 1
-flow: shop
-state: state
-spark: {{url: "{spark}"}}
-connections:
-  src: {{type: sqlite, path: source.db}}
-  dst: {connection}
-tables:
-  orders: {{from: src:orders, to: "dst:{object}", {mode}, expect: [{expectation}]}}
-"""
-EXPECTATION = "{column: note, not_null: true, on_fail: quarantine}"
+EXPECTATION = ", expect: [{column: note, not_null: true, on_fail: quarantine}]"
 SOURCE = """
 CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT, updated_at TIMESTAMP NOT NULL);
 INSERT INTO orders VALUES (1, 'one', '2026-01-01 00:00:00'), (2, NULL, '2026-01-02 00:00:00');
@@ -50,8 +39,13 @@ SOME: dict[Kind, tuple[Point, ...]] = {
 def load_after_giving_up(flow: Flow, target: TargetPlace, mode: str, way: str, point: Point, spark: str) -> None:
     flow.folder.mkdir()
     sqlite_script(flow.folder / "source.db", SOURCE)
-    names = {"connection": target.connection, "object": target.object, "mode": MODES[mode], "spark": spark}
-    flow.write(SPEC.format(**names, expectation=EXPECTATION))
+    names = {
+        "connection": target.connection,
+        "object": target.object,
+        "mode": MODES[mode] + EXPECTATION,
+        "spark": spark,
+    }
+    flow.write(SPEC.format(**names))
     flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=KILLED)
     if way in COMMANDS:
         flow.run(*COMMANDS[way], expect=0)
@@ -69,10 +63,15 @@ def test_a_table_whose_columns_are_not_known_yet_is_loaded(tmp_path: Path) -> No
     """Those of SQL are known once the engine has started; until then the void has none to create a table with."""
     flow, target = Flow(tmp_path), replace(place("delta", tmp_path, ""), object="totals")
     sqlite_script(tmp_path / "source.db", SOURCE)
-    names = {"connection": target.connection, "object": "orders", "mode": MODES["truncate"], "spark": "local[2]"}
+    names = {
+        "connection": target.connection,
+        "object": "orders",
+        "mode": MODES["truncate"] + EXPECTATION,
+        "spark": "local[2]",
+    }
     sql = "SELECT count(*) AS n FROM {{ ref('orders') }}"
     totals = f'  totals: {{from: {{sql: "{sql}"}}, to: dst:totals, mode: truncate}}\n'
-    flow.write(SPEC.format(**names, expectation=EXPECTATION) + totals)
+    flow.write(SPEC.format(**names) + totals)
     flow.apply(env={"FLOWCTL_CRASH_AT": "after_intent"}, expect=KILLED)
     flow.run("state", "set", "flow.yaml", "totals", "--position", "beginning", "--yes", expect=0)
     flow.apply()

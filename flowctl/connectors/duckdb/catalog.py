@@ -81,14 +81,14 @@ def columns(connection: duckdb.DuckDBPyConnection, found: Found) -> tuple[Column
     return _columns(connection, f"FROM {_full_name(connection, found)}", not_null)
 
 
-def query_columns(connection: duckdb.DuckDBPyConnection, relation: Relation) -> tuple[Column, ...]:
+def _query_columns(connection: duckdb.DuckDBPyConnection, relation: Relation) -> tuple[Column, ...]:
     return _columns(connection, f"SELECT * FROM {comparisons(connection).from_clause(relation)}")
 
 
 def relation_columns(connection: duckdb.DuckDBPyConnection, relation: Relation) -> tuple[Column, ...] | None:
     """The columns of the object or the query; None if the object does not exist."""
     if relation.object is None:
-        return query_columns(connection, relation)
+        return _query_columns(connection, relation)
     found = find(connection, relation.object)
     return columns(connection, found) if found else None
 

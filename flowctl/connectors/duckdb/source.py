@@ -1,31 +1,24 @@
-"""DuckDB as a landed source: one read transaction, whose results DuckDB returns as Arrow batches.
-
-A file is identified by its path alone, as it may be replaced by a new copy every night; a file at another path is
-another source.
-"""
+"""DuckDB as a landed source: one read transaction, whose results DuckDB returns as Arrow batches."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import CALENDAR_DAYS, CALENDAR_MICROSECONDS, arrow_schema
-from flowctl.connectors.base import Capabilities
 from flowctl.connectors.duckdb import MAIN, catalog
 from flowctl.connectors.duckdb.columns import exact
 from flowctl.connectors.duckdb.conditions import OWN_ZONE
 from flowctl.connectors.duckdb.database import open_database, translated
 from flowctl.connectors.refusal import refusal, refused
-from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Relation, WatermarkRequest
+from flowctl.connectors.source import HighWatermark, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import Condition
+from flowctl.connectors.sql.file_source import FileSource
 from flowctl.connectors.sql.source import (
     SqlCapture,
-    in_own_zone,
-    missing_table,
     read_watermark,
     watermark_values,
 )
@@ -40,22 +33,16 @@ if TYPE_CHECKING:
 #: Rows per Arrow batch.
 _BATCH_ROWS = 100_000
 
-#: The identity of every source table: only its rows reveal that a table was recreated.
-IDENTITY = "duckdb"
-
 
 @dataclass(frozen=True)
-class DuckdbSource(LandedSource):
-    """One file. ``system`` identifies the file in state."""
-
-    path: Path
-    capabilities: Capabilities
-    system: str = ""
+class DuckdbSource(FileSource["duckdb.DuckDBPyConnection"]):
+    identity = "duckdb"
+    own_zone = OWN_ZONE
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """Tables only; views must be named explicitly. A pattern without a schema is one of tables in ``main``."""
         schemas, names = (part.lower() for part in (MAIN, *pattern)[-2:])
-        with self._reading() as connection:
+        with self.reading() as connection:
             found = catalog.table_names(connection)
         return sorted(
             ObjectName((schema, name)[-len(pattern) :])
@@ -63,42 +50,24 @@ class DuckdbSource(LandedSource):
             if fnmatchcase(schema.lower(), schemas) and fnmatchcase(name.lower(), names)
         )
 
-    def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
-        with self._reading() as connection:
-            return {relation: self._describe(connection, relation) for relation in relations}
-
-    def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
-        requests, own_zone = in_own_zone(requests, lambda: OWN_ZONE)
-        with self._reading() as connection:
-            found = {name: self._watermark(connection, request) for name, request in requests.items()}
-        return {name: replace(one, zone=own_zone.get(name, "")) for name, one in found.items()}
-
-    def why_missing(self, relation: Relation) -> Missing:
-        return missing_table(self, relation, str(self.path), "Correct `from`, or `path` of the connection")
-
     @contextmanager
     def capture(self, relation: Relation, info: TableInfo) -> Iterator[DuckdbCapture]:
         """Holds one read transaction. Until it ends, no other process can write the file."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             connection.execute("BEGIN TRANSACTION READ ONLY")
-            here = catalog.relation_columns(connection, relation)
-            if here is None:
-                raise StoppedByPolicy(f"{info.object} was dropped since the plan was made", hint="Plan again")
-            columns = {column.name: column for column in here}
-            yield DuckdbCapture(relation, info, columns, catalog.comparisons(connection), connection)
+            here = self.columns_now(connection, relation, info)
+            yield DuckdbCapture(relation, info, here, catalog.comparisons(connection), connection)
 
-    @contextmanager
-    def _reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        with open_database(self.path, "ro") as connection:
-            yield connection
+    def reading(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        return open_database(self.path, "ro")
 
-    def _describe(self, connection: duckdb.DuckDBPyConnection, relation: Relation) -> TableInfo | None:
-        if relation.object is None:
-            name = ObjectName(("(query)",))
-            return TableInfo(name, catalog.query_columns(connection, relation), IDENTITY, system=self.system)
-        return catalog.describe(connection, relation.object, IDENTITY, self.system)
+    def describe_table(self, connection: duckdb.DuckDBPyConnection, object: ObjectName) -> TableInfo | None:
+        return catalog.describe(connection, object, self.identity, self.system)
 
-    def _watermark(self, connection: duckdb.DuckDBPyConnection, request: WatermarkRequest) -> HighWatermark:
+    def columns(self, connection: duckdb.DuckDBPyConnection, relation: Relation) -> tuple[Column, ...] | None:
+        return catalog.relation_columns(connection, relation)
+
+    def high_watermark(self, connection: duckdb.DuckDBPyConnection, request: WatermarkRequest) -> HighWatermark:
         """A failure stops this table only."""
         comparisons, cursor = catalog.comparisons(connection), request.cursor
         try:

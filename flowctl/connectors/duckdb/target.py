@@ -12,10 +12,8 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.buffered import buffered
 from flowctl.connectors.duckdb import place, refusals
 from flowctl.connectors.duckdb.database import open_database
@@ -24,7 +22,7 @@ from flowctl.connectors.duckdb.source import DuckdbSource
 from flowctl.connectors.preconditions import verify_total
 from flowctl.connectors.refusal import PREFIX
 from flowctl.connectors.sql.change import StagedRows
-from flowctl.connectors.sql.embedded import Access, EmbeddedTarget
+from flowctl.connectors.sql.embedded import Access, EmbeddedTarget, HandedRows
 from flowctl.connectors.sql.hindrances import Constraint
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
@@ -40,19 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class WrittenRows:
-    """The rows of ``job``, in memory or in the buffer; ``columns`` are those to stage, with the target's types."""
-
-    rows: Batch
-    columns: tuple[Column, ...]
-    job: WriteJob
-
-
-@dataclass(frozen=True)
 class DuckdbTarget(EmbeddedTarget[DuckdbSession]):
-    path: Path
-    context: OpenContext
-    capabilities: Capabilities
     dialect = DUCKDB
 
     @contextmanager
@@ -76,13 +62,13 @@ class DuckdbTarget(EmbeddedTarget[DuckdbSession]):
     @contextmanager
     def hand_over(
         self, spark: SparkSession, batch: Batch, columns: Sequence[Column], job: WriteJob
-    ) -> Iterator[WrittenRows]:
+    ) -> Iterator[HandedRows]:
         if isinstance(batch, OnEngine):
             folder = self.buffer.folder(f"rows-{job.object}-{job.record.seq}")
             batch = OnEngine(buffered(frame_in_order(batch.frame, columns), folder), folder)
-        yield WrittenRows(batch, tuple(columns), job)
+        yield HandedRows(batch, tuple(columns), job)
 
-    def load(self, session: DuckdbSession, rows: WrittenRows) -> StagedRows:
+    def load(self, session: DuckdbSession, rows: HandedRows) -> StagedRows:
         name = f"_flowctl_stage_{secrets.token_hex(4)}"
         values = ", ".join(map(_stored, rows.columns))
         session.execute(f"CREATE TEMPORARY VIEW {name} AS SELECT {values} FROM {_relation(session, rows, name)}")
@@ -101,7 +87,7 @@ class DuckdbTarget(EmbeddedTarget[DuckdbSession]):
         return refusals.violated_constraint(session.connection, job.object, error)
 
 
-def _relation(session: DuckdbSession, rows: WrittenRows, name: str) -> str:
+def _relation(session: DuckdbSession, rows: HandedRows, name: str) -> str:
     """What a view reads ``rows`` from."""
     match rows.rows:
         case InMemory(held):

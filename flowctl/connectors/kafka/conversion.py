@@ -146,8 +146,8 @@ class Conversion:
             fields = self.payload.keys.decoded(keys, self._of_key)
             known |= dict(zip([column.name for column in self._of_key], fields, strict=True))
         is_truncate = pc.equal(found.operations, TRUNCATE)
-        is_row = pc.invert(is_truncate)
-        if any(known[name].filter(is_row).null_count for name in self.payload.key if name in known):
+        without_key = [known[name] for name in self.payload.key if name in known and known[name].null_count]
+        if any(values.filter(pc.invert(is_truncate)).null_count for values in without_key):
             raise pa.ArrowInvalid("a row has no key")
         known |= {OPERATION: found.operations, DELETED_COLUMN: pc.equal(found.operations, "D")}
         known |= {TRUNCATED_COLUMN: is_truncate}

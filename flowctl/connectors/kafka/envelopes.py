@@ -155,7 +155,7 @@ def _of_debezium(
         numbers = numbers.filter(pc.not_equal(operation.take(numbers), "t"))
     operation = operation.take(numbers)
     found = pc.if_else(pc.equal(operation, "d"), before.take(numbers), after.take(numbers))
-    if found.filter(pc.not_equal(operation, "t")).null_count:
+    if found.null_count and found.filter(pc.not_equal(operation, "t")).null_count:
         raise pa.ArrowInvalid("a change has no row")
     fields, operations = _fields(found, columns), _translated(operation, _DEBEZIUM)
     if any(_lacks_value(field.filter(pc.not_equal(operations, "D"))) for field in fields):

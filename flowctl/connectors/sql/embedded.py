@@ -11,9 +11,11 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.preconditions import identified
 from flowctl.connectors.source import LandedSource, ReadRequest, Relation
 from flowctl.connectors.sql import commits
@@ -22,6 +24,7 @@ from flowctl.connectors.sql.commits import COMMITS
 from flowctl.connectors.sql.session import Session
 from flowctl.connectors.sql.target import SqlTarget
 from flowctl.connectors.target import CommitLookup, WriteJob
+from flowctl.engine.batch import Batch
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.commit import Commit
 from flowctl.model.mode import Mode
@@ -63,10 +66,22 @@ class EmbeddedSession(Session):
 E = TypeVar("E", bound=EmbeddedSession)
 
 
+@dataclass(frozen=True)
+class HandedRows:
+    """The rows of ``job``, in memory or in the buffer; ``columns`` are those to stage, with the target's types."""
+
+    rows: Batch
+    columns: tuple[Column, ...]
+    job: WriteJob
+
+
+@dataclass(frozen=True)
 class EmbeddedTarget(SqlTarget[E]):
     """One file, which the first write creates."""
 
     path: Path
+    context: OpenContext
+    capabilities: Capabilities
 
     @abstractmethod
     def open_session(self, access: Access) -> AbstractContextManager[E]: ...

@@ -93,7 +93,7 @@ def filled(connection: sqlite3.Connection, object: ObjectName) -> dict[str, Fill
     return fills
 
 
-def query_columns(connection: sqlite3.Connection, relation: Relation) -> tuple[Column, ...]:
+def _query_columns(connection: sqlite3.Connection, relation: Relation) -> tuple[Column, ...]:
     """Uses a temporary view, which has the declared types of columns that the query passes on; it is kept in memory
     only."""
     view = "flowctl_described_query"
@@ -107,7 +107,7 @@ def query_columns(connection: sqlite3.Connection, relation: Relation) -> tuple[C
 def relation_columns(connection: sqlite3.Connection, relation: Relation) -> tuple[Column, ...] | None:
     """The columns of the object or the query; None if the object does not exist."""
     if relation.object is None:
-        return query_columns(connection, relation)
+        return _query_columns(connection, relation)
     found = find(connection, relation.object)
     return columns(connection, found.name) if found else None
 

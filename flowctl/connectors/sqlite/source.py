@@ -1,8 +1,6 @@
 """SQLite as a landed source: one read transaction, streamed as Arrow batches by the driver.
 
-Frames and high watermarks are compared in the cursor's declared type, not in SQLite's storage order. A file is
-identified by its path alone: files are commonly replaced by a new copy every night, which is the same source; a file at
-another path is another source.
+Frames and high watermarks are compared in the cursor's declared type, not in SQLite's storage order.
 Views and queries have no rowid, so their misfits are named by column alone.
 """
 
@@ -10,20 +8,17 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import Capabilities
-from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Relation, WatermarkRequest
+from flowctl.connectors.source import HighWatermark, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import Condition
+from flowctl.connectors.sql.file_source import FileSource
 from flowctl.connectors.sql.source import (
     RowsCapture,
-    in_own_zone,
-    missing_table,
     read_watermark,
     watermark_values,
 )
@@ -31,7 +26,7 @@ from flowctl.connectors.sqlite import catalog
 from flowctl.connectors.sqlite.conditions import OWN_ZONE, SqliteComparisons, prepare
 from flowctl.connectors.sqlite.database import open_database, quoted, readers_of, translated
 from flowctl.connectors.sqlite.values import Misfit, to_arrow
-from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.value import TypedValue
@@ -42,62 +37,58 @@ if TYPE_CHECKING:
 #: Rows per Arrow batch, which bounds the memory for Python values (of 20 columns, for example).
 _BATCH_ROWS = 50_000
 
-#: The identity of every source table: only its rows reveal that a table was recreated.
-IDENTITY = "sqlite"
-
 
 @dataclass(frozen=True)
-class SqliteSource(LandedSource):
-    """One file. ``system`` identifies the file in state."""
-
-    path: Path
-    capabilities: Capabilities
-    system: str = ""
+class SqliteSource(FileSource[sqlite3.Connection]):
+    identity = "sqlite"
+    own_zone = OWN_ZONE
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """Tables only; views must be named explicitly. Names are case-insensitive, as in SQLite."""
         glob = pattern[-1].lower()
-        with self._reading() as connection:
+        with self.reading() as connection:
             names = catalog.table_names(connection)
         return sorted(ObjectName((name,)) for name in names if fnmatchcase(name.lower(), glob))
-
-    def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
-        with self._reading() as connection:
-            return {relation: self._describe(connection, relation) for relation in relations}
-
-    def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
-        requests, own_zone = in_own_zone(requests, lambda: OWN_ZONE)
-        with self._reading() as connection:
-            connection.execute("BEGIN")
-            found = {name: _watermark(connection, request) for name, request in requests.items()}
-        return {name: replace(one, zone=own_zone.get(name, "")) for name, one in found.items()}
-
-    def why_missing(self, relation: Relation) -> Missing:
-        return missing_table(self, relation, str(self.path), "Correct `from`, or `path` of the connection")
 
     @contextmanager
     def capture(self, relation: Relation, info: TableInfo) -> Iterator[SqliteCapture]:
         """Holds one read transaction. In WAL mode writers continue meanwhile; otherwise their commits wait for it
         (flowctl's own too, so the runner ends it before it writes)."""
-        with readers_of(self.path).reading(), self._reading() as connection:
+        with readers_of(self.path).reading(), self.reading() as connection:
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read takes the snapshot
-            here = catalog.relation_columns(connection, relation)
-            if here is None:
-                raise StoppedByPolicy(f"{info.object} was dropped since the plan was made", hint="Plan again")
-            columns = {column.name: column for column in here}
-            yield SqliteCapture(relation, info, columns, SqliteComparisons(), connection)
+            here = self.columns_now(connection, relation, info)
+            yield SqliteCapture(relation, info, here, SqliteComparisons(), connection)
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[sqlite3.Connection]:
         with open_database(self.path, "ro") as connection, translated(self.path):
             yield connection
 
-    def _describe(self, connection: sqlite3.Connection, relation: Relation) -> TableInfo | None:
-        if relation.object is None:
-            name = ObjectName(("(query)",))
-            return TableInfo(name, catalog.query_columns(connection, relation), IDENTITY, system=self.system)
-        return catalog.describe(connection, relation.object, IDENTITY, dt.datetime.now(dt.UTC), self.system)
+    @contextmanager
+    def reading_high_watermarks(self) -> Iterator[sqlite3.Connection]:
+        with self.reading() as connection:
+            connection.execute("BEGIN")
+            yield connection
+
+    def describe_table(self, connection: sqlite3.Connection, object: ObjectName) -> TableInfo | None:
+        return catalog.describe(connection, object, self.identity, dt.datetime.now(dt.UTC), self.system)
+
+    def columns(self, connection: sqlite3.Connection, relation: Relation) -> tuple[Column, ...] | None:
+        return catalog.relation_columns(connection, relation)
+
+    def high_watermark(self, connection: sqlite3.Connection, request: WatermarkRequest) -> HighWatermark:
+        comparisons, cursor = SqliteComparisons(), request.cursor
+        if cursor is not None:
+            prepare(connection, cursor)
+        try:
+            values = watermark_values(comparisons, request, cursor)
+            row = connection.execute(f"SELECT {values.sql}", values.parameters).fetchone()
+            return read_watermark(request, row, comparisons.now, _exact_value)
+        except (sqlite3.OperationalError, Misfit) as error:
+            if cursor is None:
+                raise
+            raise _misfit(connection, request.relation, cursor) from error
 
 
 @dataclass(frozen=True)
@@ -120,20 +111,6 @@ class SqliteCapture(RowsCapture):
             return to_arrow(values, column.type)
         except Misfit as error:
             raise _misfit(self.connection, self.relation, column) from error
-
-
-def _watermark(connection: sqlite3.Connection, request: WatermarkRequest) -> HighWatermark:
-    comparisons, cursor = SqliteComparisons(), request.cursor
-    if cursor is not None:
-        prepare(connection, cursor)
-    try:
-        values = watermark_values(comparisons, request, cursor)
-        row = connection.execute(f"SELECT {values.sql}", values.parameters).fetchone()
-        return read_watermark(request, row, comparisons.now, _exact_value)
-    except (sqlite3.OperationalError, Misfit) as error:
-        if cursor is None:
-            raise
-        raise _misfit(connection, request.relation, cursor) from error
 
 
 def _exact_value(cursor: Column, stored: Any) -> TypedValue:

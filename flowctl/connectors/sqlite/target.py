@@ -12,15 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flowctl.connectors import refusal
-from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.buffered import computed, frame_of, record_batches
 from flowctl.connectors.preconditions import verify_total
 from flowctl.connectors.sql.change import StagedRows
-from flowctl.connectors.sql.embedded import Access, EmbeddedTarget
+from flowctl.connectors.sql.embedded import Access, EmbeddedTarget, HandedRows
 from flowctl.connectors.sql.hindrances import Constraint
 from flowctl.connectors.sqlite import place, refusals
 from flowctl.connectors.sqlite.database import open_database, readers_of, translated
@@ -38,19 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class StorableRows:
-    """The rows of ``job``, in the order of ``columns``, as SQLite stores them."""
-
-    rows: Batch
-    columns: tuple[Column, ...]
-    job: WriteJob
-
-
-@dataclass(frozen=True)
 class SqliteTarget(EmbeddedTarget[SqliteSession]):
-    path: Path
-    context: OpenContext
-    capabilities: Capabilities
     dialect = SQLITE
 
     @contextmanager
@@ -75,14 +61,15 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
     @contextmanager
     def hand_over(
         self, spark: SparkSession, batch: Batch, columns: Sequence[Column], job: WriteJob
-    ) -> Iterator[StorableRows]:
+    ) -> Iterator[HandedRows]:
+        """In the order of ``columns``, as SQLite stores them."""
         frame = frame_of(batch, spark, lambda: self.buffer.folder(f"rows-{job.object}"))
         with refusal.named():
             folder = partial(self.buffer.folder, f"storable-{job.object}-{job.record.seq}")
             rows = computed(storable(frame, columns), batch, folder)
-        yield StorableRows(rows, tuple(columns), job)
+        yield HandedRows(rows, tuple(columns), job)
 
-    def load(self, session: SqliteSession, rows: StorableRows) -> StagedRows:
+    def load(self, session: SqliteSession, rows: HandedRows) -> StagedRows:
         """Streams the rows into a temporary table of the target's types, which a killed attempt does not leave behind.
         Memory is bounded by one batch."""
         name, total = f"_flowctl_stage_{secrets.token_hex(4)}", 0

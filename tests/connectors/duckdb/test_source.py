@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +18,10 @@ from flowctl.connectors.duckdb.source import DuckdbSource
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql.conditions import Condition
 from flowctl.errors import StoppedByPolicy, TableError
-from flowctl.model.interval import Interval
 from flowctl.model.table_info import ObjectName
-from tests.connectors.reading import describe, opened, table, typed
+from tests.connectors.reading import Collected, captured_rows, describe, opened, table
 
 Script = Callable[[str], None]
-
-
-@dataclass
-class Collected:
-    """A segment sink that keeps its rows."""
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    batches: int = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.rows += batch.to_pylist()
-        self.batches += 1
 
 
 @pytest.fixture
@@ -59,21 +45,6 @@ def script(file: Path) -> Script:
 def source(file: Path) -> Iterator[Any]:
     with opened("duckdb", base_dir=str(file.parent), path=file.name) as connector:
         yield connector.source
-
-
-def rows_of(
-    source: DuckdbSource,
-    relation: Relation,
-    kinds: dict[str, str] | None = None,
-    interval: Interval | None = None,
-    *,
-    above: bool = False,
-) -> list[dict[str, Any]]:
-    info = describe(source, relation)
-    sink = Collected()
-    with source.capture(relation, info) as capture:
-        assert capture.read(ReadRequest(typed(info.columns, kinds or {}), interval, above), sink) == len(sink.rows)
-    return sink.rows
 
 
 def test_batches_are_bounded(script: Script, source: DuckdbSource) -> None:
@@ -110,8 +81,8 @@ def test_schemas_views_and_patterns(script: Script, source: DuckdbSource) -> Non
     assert [column.nullable for column in describe(source, table("ORDERS")).columns] == [False, False]
     assert describe(source, table("sales", "orders")).primary_key == ("place", "id")
     assert describe(source, table("seen")).extra == {"is_table": False}
-    assert rows_of(source, table("shop", "orders")) == [{"id": 7}]
-    assert rows_of(source, table("other.csv")) == [{"id": 1}]
+    assert captured_rows(source, table("shop", "orders")) == [{"id": 7}]
+    assert captured_rows(source, table("other.csv")) == [{"id": 1}]
     assert source.describe([table("absent"), table("sales", "seen")]) == {
         table("absent"): None,
         table("sales", "seen"): None,
@@ -124,16 +95,16 @@ def test_queries_and_where(script: Script, source: DuckdbSource) -> None:
     script("CREATE TABLE t AS SELECT range AS i, 'x' AS s FROM range(5)")
     query = Relation(None, query='SELECT i * 2 AS "twice" FROM t -- all', where="twice > 5")
     assert [column.native for column in describe(source, query).columns] == ["BIGINT"]
-    assert sorted(row["twice"] for row in rows_of(source, query)) == [6, 8]
-    assert rows_of(source, table("t", where='"i" = 3')) == [{"i": 3, "s": "x"}]
+    assert sorted(row["twice"] for row in captured_rows(source, query)) == [6, 8]
+    assert captured_rows(source, table("t", where='"i" = 3')) == [{"i": 3, "s": "x"}]
     with pytest.raises(TableError, match=r'DuckDB says: .*"absent" not found'):
-        rows_of(source, table("t", where="absent = 1"))
+        captured_rows(source, table("t", where="absent = 1"))
 
 
 def test_a_failed_cast_of_the_spec_shows_no_value(script: Script, source: DuckdbSource) -> None:
     script("CREATE TABLE t AS SELECT 'secret-value' AS s")
     with pytest.raises(TableError, match="DuckDB says: Conversion Error") as failed:
-        rows_of(source, table("t", where="s::INTEGER = 1"))
+        captured_rows(source, table("t", where="s::INTEGER = 1"))
     assert "secret-value" not in failed.value.message
 
 
@@ -182,7 +153,7 @@ def test_a_commit_waits_where_a_second_read_does_not_wait_for_it(
             assert first.is_empty(ReadRequest(info.columns))
             assert not writer.done()
         writer.result()
-    assert rows_of(source, table("t")) == [{"a": 1}]
+    assert captured_rows(source, table("t")) == [{"a": 1}]
 
 
 @pytest.mark.timeout(60)
@@ -219,4 +190,4 @@ def test_a_capture_beside_a_commit_shows_one_moment(script: Script, source: Duck
         with source.capture(table("t"), info) as capture:
             session.execute("DELETE FROM t")
             assert not capture.is_empty(ReadRequest(info.columns))
-        assert rows_of(source, table("t")) == []
+        assert captured_rows(source, table("t")) == []

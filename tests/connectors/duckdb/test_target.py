@@ -19,7 +19,8 @@ from flowctl.connectors.base import OpenContext
 from flowctl.connectors.buffered import put
 from flowctl.connectors.duckdb import CAPABILITIES
 from flowctl.connectors.duckdb.session import DuckdbSession
-from flowctl.connectors.duckdb.target import DuckdbTarget, WrittenRows
+from flowctl.connectors.duckdb.target import DuckdbTarget
+from flowctl.connectors.sql.embedded import HandedRows
 from flowctl.engine.batch import InMemory, OnEngine
 from flowctl.errors import StateConflict, TableError
 from flowctl.model import types
@@ -330,7 +331,7 @@ def test_segments_are_read_where_they_are(writer: Writer, tmp_path: Path, elsewh
         folder = buffer.folder("rows")
         put(folder, held.rows)
         put(folder, held.rows)
-        rows = WrittenRows(OnEngine(writer.frame([], COLUMNS), folder), COLUMNS, writer.job(1, "append"))
+        rows = HandedRows(OnEngine(writer.frame([], COLUMNS), folder), COLUMNS, writer.job(1, "append"))
         with target.writing_session() as session:
             for _ in range(2):
                 staged = target.load(session, rows)

@@ -14,8 +14,8 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.types import Array, DataType, Struct
 from flowctl.model.types import Decimal as DecimalType
-from tests.connectors.duckdb.test_source import Script, file, rows_of, script, source
-from tests.connectors.reading import describe, table
+from tests.connectors.duckdb.test_source import Script, file, script, source
+from tests.connectors.reading import captured_rows, describe, table
 
 __all__ = ["file", "script", "source"]
 
@@ -100,13 +100,13 @@ def test_a_value_is_carried_exactly(
     script(f"CREATE TABLE t (i INTEGER, v {native}); INSERT INTO t VALUES {listed}")
     info = describe(source, table("t"))
     assert info.columns[1].type == kind
-    found = {row["i"]: row["v"] for row in rows_of(source, table("t"))}
+    found = {row["i"]: row["v"] for row in captured_rows(source, table("t"))}
     assert found == dict(enumerate([*(read for _, read in values), None]))
 
 
 def test_not_a_number_is_carried(script: Script, source: DuckdbSource) -> None:
     script("CREATE TABLE t (v DOUBLE); INSERT INTO t VALUES ('nan')")
-    ((value,),) = (row.values() for row in rows_of(source, table("t")))
+    ((value,),) = (row.values() for row in captured_rows(source, table("t")))
     assert value != value
 
 
@@ -131,10 +131,10 @@ def test_a_value_without_counterpart_is_refused_by_column(
 ) -> None:
     script(f"CREATE TABLE t (price {native}); INSERT INTO t VALUES (NULL), ({literal})")
     with pytest.raises(TableError, match=r"column price .* holds a value that is not exactly") as refused:
-        rows_of(source, table("t"))
+        captured_rows(source, table("t"))
     assert "types: {price: string}" in refused.value.hint
     assert literal not in str(refused.value)
-    assert len(rows_of(source, table("t"), {"price": "string"})) == 2
+    assert len(captured_rows(source, table("t"), {"price": "string"})) == 2
 
 
 @pytest.mark.parametrize(
@@ -175,11 +175,11 @@ def test_a_type_of_the_spec_is_exact_or_refused(
 ) -> None:
     script(f"CREATE TABLE t (price {native}); INSERT INTO t VALUES ({literal}), (NULL)")
     if value is not None:
-        found = [row["price"] for row in rows_of(source, table("t"), {"price": kind})]
+        found = [row["price"] for row in captured_rows(source, table("t"), {"price": kind})]
         assert found == [value, None]
         return
     with pytest.raises(TableError, match=r"column price .* not exactly"):
-        rows_of(source, table("t"), {"price": kind})
+        captured_rows(source, table("t"), {"price": kind})
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_type_of_the_spec_is_exact_or_refused(
 def test_types_without_common_values_are_refused(script: Script, source: DuckdbSource, native: str, kind: str) -> None:
     script(f"CREATE TABLE t (price {native})")
     with pytest.raises(TableError, match="column price cannot be read as"):
-        rows_of(source, table("t"), {"price": kind})
+        captured_rows(source, table("t"), {"price": kind})
 
 
 @pytest.mark.parametrize(

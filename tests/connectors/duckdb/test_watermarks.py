@@ -14,8 +14,8 @@ from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition
 from flowctl.model.value import from_text
-from tests.connectors.duckdb.test_source import Script, file, rows_of, script, source
-from tests.connectors.reading import describe, table
+from tests.connectors.duckdb.test_source import Script, file, script, source
+from tests.connectors.reading import captured_rows, describe, table
 
 __all__ = ["file", "script", "source"]
 
@@ -73,8 +73,8 @@ def test_a_watermark_counts_what_append_has_still_to_write(
     assert (watermarks["all"].has_older, watermarks["from its start"].has_older) == (True, False)
     interval = Interval(CursorPosition(position), CursorPosition(position), "c", position)
     kinds = {"c": kind}
-    assert len(rows_of(source, table("t"), kinds, interval, above=True)) == 1
-    assert len(rows_of(source, table("t"), kinds, interval)) == 3
+    assert len(captured_rows(source, table("t"), kinds, interval, above=True)) == 1
+    assert len(captured_rows(source, table("t"), kinds, interval)) == 3
 
 
 @pytest.mark.parametrize(

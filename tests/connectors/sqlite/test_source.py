@@ -7,12 +7,10 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
@@ -28,19 +26,7 @@ from flowctl.model.table_info import ObjectName
 from flowctl.model.types import Array, DataType
 from flowctl.model.types import Decimal as DecimalType
 from flowctl.model.value import TypedValue, from_text
-from tests.connectors.reading import describe, opened, table, typed
-
-
-@dataclass
-class Collected:
-    """A segment sink that keeps its rows."""
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    batches: int = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.rows += batch.to_pylist()
-        self.batches += 1
+from tests.connectors.reading import Collected, captured_rows, describe, opened, table
 
 
 @pytest.fixture
@@ -59,21 +45,6 @@ def database(file: Path) -> Iterator[sqlite3.Connection]:
 def source(file: Path) -> Iterator[Any]:
     with opened("sqlite", base_dir=str(file.parent), path=file.name) as connector:
         yield connector.source
-
-
-def rows_of(
-    source: SqliteSource,
-    relation: Relation,
-    kinds: dict[str, str] | None = None,
-    interval: Interval | None = None,
-    *,
-    above: bool = False,
-) -> list[dict[str, Any]]:
-    info = describe(source, relation)
-    sink = Collected()
-    with source.capture(relation, info) as capture:
-        assert capture.read(ReadRequest(typed(info.columns, kinds or {}), interval, above), sink) == len(sink.rows)
-    return sink.rows
 
 
 _LARGE = "9" * 28 + "." + "9" * 10
@@ -159,7 +130,7 @@ def test_a_fitting_value_is_carried_exactly(
     database.executemany("INSERT INTO t VALUES (?)", [(stored,) for stored, _ in [*values, (None, None)]])
     info = describe(source, table("t"))
     assert info.columns[0].type == kind
-    assert [row["v"] for row in rows_of(source, table("t"))] == [*[read for _, read in values], None]
+    assert [row["v"] for row in captured_rows(source, table("t"))] == [*[read for _, read in values], None]
 
 
 @pytest.mark.parametrize(("native", "value"), MISFITS)
@@ -169,7 +140,7 @@ def test_a_misfit_is_refused_by_rowid_and_column(
     database.execute(f"CREATE TABLE t (id INTEGER PRIMARY KEY, price {native})")
     database.executemany("INSERT INTO t VALUES (?, ?)", [(3, None), (17, value)])
     with pytest.raises(TableError, match=r"column price .* not exactly .*, first in rowid 17") as refused:
-        rows_of(source, table("t"))
+        captured_rows(source, table("t"))
     assert "types: {price: string}" in refused.value.hint
     assert str(value) not in str(refused.value) or isinstance(value, int)
 
@@ -178,7 +149,7 @@ def test_a_misfit_is_refused_by_rowid_and_column(
 def test_a_misfit_can_be_read_as_text(database: sqlite3.Connection, source: SqliteSource, value: Any) -> None:
     database.execute("CREATE TABLE t (price INTEGER)")
     database.execute("INSERT INTO t VALUES (?)", [value])
-    assert rows_of(source, table("t"), {"price": "string"}) == [{"price": str(value)}]
+    assert captured_rows(source, table("t"), {"price": "string"}) == [{"price": str(value)}]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +221,7 @@ def test_a_commit_waits_where_a_second_read_does_not_wait_for_it(
             assert first.is_empty(ReadRequest(info.columns))
             assert writer.done() is (journal == "wal")
         writer.result()
-    assert rows_of(source, table("t")) == [{"a": 1}]
+    assert captured_rows(source, table("t")) == [{"a": 1}]
 
 
 def test_emptiness_is_that_of_what_is_asked(database: sqlite3.Connection, source: SqliteSource) -> None:
@@ -284,7 +255,7 @@ def test_queries_and_where_are_wrapped(database: sqlite3.Connection, source: Sql
     database.execute("CREATE TABLE t (id INTEGER, d DATE)")
     database.executemany("INSERT INTO t VALUES (?, ?)", [(i, f"2026-01-0{i}") for i in range(1, 6)])
     query = Relation(None, "SELECT id, d FROM t WHERE id > 1 -- not the first;", "id < 4 OR id = 5 -- nor the fourth")
-    assert rows_of(source, query) == [{"id": i, "d": dt.date(2026, 1, i)} for i in (2, 3, 5)]
+    assert captured_rows(source, query) == [{"id": i, "d": dt.date(2026, 1, i)} for i in (2, 3, 5)]
 
 
 #: Declared type and stored values in the order of the declared type, which is not the order of storage.
@@ -308,7 +279,7 @@ def test_cursors_are_compared_in_the_declared_type(
     info = describe(source, table("t"))
     cursor = info.column("at")
     assert cursor is not None
-    values = [TypedValue(cursor.type, row["at"]) for row in rows_of(source, table("t"))[:3]]
+    values = [TypedValue(cursor.type, row["at"]) for row in captured_rows(source, table("t"))[:3]]
 
     request = WatermarkRequest(table("t"), info, cursor, lower=values[1], estimate="count")
     watermark = source.high_watermarks({"t": request})["t"]
@@ -317,7 +288,7 @@ def test_cursors_are_compared_in_the_declared_type(
 
     def ids(lower: TypedValue | None, upper: TypedValue | None, *, nulls: bool = False) -> list[int]:
         interval = Interval(None, CursorPosition(values[2]), "at", lower, upper, include_null=nulls)
-        return [row["id"] for row in rows_of(source, table("t"), interval=interval)]
+        return [row["id"] for row in captured_rows(source, table("t"), interval=interval)]
 
     assert ids(values[1], None) == [1, 2]
     assert ids(values[1], values[1]) == [1]

@@ -15,8 +15,8 @@ from flowctl.connectors.sql.conditions import earliest_local
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition
 from flowctl.model.value import from_text
-from tests.connectors.reading import describe, table
-from tests.connectors.sqlite.test_source import database, file, rows_of, source
+from tests.connectors.reading import captured_rows, describe, table
+from tests.connectors.sqlite.test_source import database, file, source
 
 __all__ = ["database", "file", "source"]
 
@@ -53,7 +53,7 @@ def test_a_watermark_counts_what_append_has_still_to_write(
     found = source.high_watermarks(older)
     assert (found["all"].has_older, found["from its start"].has_older) == (True, False)
     interval = Interval(CursorPosition(position), CursorPosition(position), "at", position)
-    above = rows_of(source, table("t"), interval=interval, above=True)
+    above = captured_rows(source, table("t"), interval=interval, above=True)
     assert len(above) == 1
 
 
