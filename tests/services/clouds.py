@@ -11,11 +11,10 @@ import base64
 import datetime as dt
 import json
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -29,6 +28,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
 
 from tests.services.processes import HOST
+from tests.services.web import Handler, serving
 
 TENANT, CLIENT, CLIENT_SECRET = "11111111-2222-3333-4444-555555555555", "flowctl", "client-secret-of-azure"
 PROJECT, VAULT = "shop-prod", "shop-vault"
@@ -140,7 +140,7 @@ def clouds(folder: Path) -> Iterator[Clouds]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.pem")
 
-    class Handler(BaseHTTPRequestHandler):
+    class Proxy(Handler, BaseHTTPRequestHandler):  # named once more for ruff: `do_CONNECT` is its name
         protocol_version = "HTTP/1.1"
 
         def do_CONNECT(self) -> None:
@@ -158,32 +158,15 @@ def clouds(folder: Path) -> Iterator[Clouds]:
             super().finish()
             self.connection.close()  # the server knows the socket below only
 
-        def do_GET(self) -> None:
+        def respond(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode())
             host = self.headers["Host"].partition(":")[0]
             status, body, headers = served.answer(host, urlsplit(self.path).path, self.headers, form)
-            data = json.dumps(body).encode()
-            self.send_response(status)
-            for name, value in {**headers, "Content-Type": "application/json", "Content-Length": len(data)}.items():
-                self.send_header(name, str(value))
-            self.end_headers()
-            self.wfile.write(data)
+            self.answer(status, json.dumps(body).encode(), **headers)
 
-        def do_POST(self) -> None:
-            self.do_GET()
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer((HOST, 0), Handler)
-    server.daemon_threads = True
-    served = Clouds(server.server_port, folder, make_service_account(folder))
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
+    with serving(Proxy) as port:
+        served = Clouds(port, folder, make_service_account(folder))
         yield served
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def make_service_account(folder: Path) -> rsa.RSAPrivateKey:

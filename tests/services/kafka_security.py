@@ -6,12 +6,10 @@ import base64
 import datetime as dt
 import ipaddress
 import json
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -25,6 +23,7 @@ from joserfc.jwk import RSAKey
 
 from tests.services.kafka import Secured
 from tests.services.processes import HOST, free_port
+from tests.services.web import Handler, serving
 
 USER, PASSWORD = "etl", "kafka-secret"
 KEY_PASSWORD = "key-secret"
@@ -168,11 +167,11 @@ def token_server(seconds: int = 300) -> Iterator[TokenServer]:
     key = RSAKey.generate_key(2048, parameters={"kid": "tests", "alg": "RS256", "use": "sig"})
     wanted = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Tokens(Handler):
+        def respond(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode())
             if self.headers.get("Authorization") != wanted:
-                self._answer(401, {"error": "invalid_client"})
+                self.answer(401, b'{"error": "invalid_client"}')
                 return
             now = int(time.time())
             claims = {"sub": USER, "aud": "kafka", "iat": now, "exp": now + 300, "scope": "kafka"}
@@ -180,27 +179,12 @@ def token_server(seconds: int = 300) -> Iterator[TokenServer]:
             token = jwt.encode({"alg": "RS256", "kid": "tests"}, claims, key)
             made.issued.append(token)
             made.scopes.extend(form.get("scope", []))
-            self._answer(200, {"access_token": token, "token_type": "Bearer", "expires_in": seconds, "scope": "kafka"})
+            answer = {"access_token": token, "token_type": "Bearer", "expires_in": seconds, "scope": "kafka"}
+            self.answer(200, json.dumps(answer).encode())
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def _answer(self, code: int, content: Mapping[str, object]) -> None:
-            body = json.dumps(content).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    server = ThreadingHTTPServer((HOST, 0), Handler)
-    made = TokenServer(f"http://{HOST}:{server.server_port}/token", key)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with serving(Tokens) as port:
+        made = TokenServer(f"http://{HOST}:{port}/token", key)
         yield made
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _certificate(

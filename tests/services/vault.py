@@ -10,18 +10,17 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.services.processes import HOST, free_port, listens, running
+from tests.services.web import Handler, serving
 
 TOKEN, ROLE, SECRET_ID, JWT = "hvs.root-token", "role-of-etl", "secret-id-of-etl", "jwt-of-the-pod"
 NAMESPACE = "team-a"
@@ -101,34 +100,17 @@ def _errors(text: str) -> dict[str, Any]:
 
 @contextmanager
 def vault() -> Iterator[VaultServer]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Edge(Handler):
+        def respond(self) -> None:
             written = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             at = urlsplit(self.path)
             body = json.loads(written or "{}")
             status, answer = served.answer(at.path.removeprefix("/v1/"), parse_qs(at.query), self.headers, body)
-            data = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            self.answer(status, json.dumps(answer).encode())
 
-        def do_POST(self) -> None:
-            self.do_GET()
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer((HOST, 0), Handler)
-    server.daemon_threads = True
-    served = VaultServer(f"http://{HOST}:{server.server_port}")
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
+    with serving(Edge) as port:
+        served = VaultServer(f"http://{HOST}:{port}")
         yield served
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @dataclass(frozen=True)
