@@ -24,6 +24,7 @@ _COMMANDS = {
     "apply": "Print the plan and execute it.",
     "state": "Show and change what the state store remembers.",
     "dlq": "Show dead letters, and have them read again.",
+    "restore": "Bring a Delta table back to an earlier sequence number.",
     "maintain": "Compact Delta tables and remove old files, where due.",
     "runs": "Show the run history.",
     "doctor": "Ask every connection and stream what is wrong.",
