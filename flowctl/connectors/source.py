@@ -14,8 +14,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from flowctl.connectors.survey import Details, Survey, Wanted, survey_tables
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import Column, Estimate, ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints, TableSpec
@@ -140,6 +141,8 @@ class Source(ABC):
     """Metadata only; never starts an engine. Every source is a :class:`DirectSource` or a :class:`LandedSource`."""
 
     capabilities: Capabilities
+    #: The pattern that every table matches.
+    everything: ClassVar[tuple[str, ...]] = ("*",)
 
     @abstractmethod
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
@@ -156,6 +159,21 @@ class Source(ABC):
     @abstractmethod
     def why_missing(self, relation: Relation) -> Missing:
         """Explains why :meth:`describe` did not find an object."""
+
+    def survey(self, wanted: Wanted) -> Survey:
+        """What `flowctl init` may write: every table that ``wanted`` accepts, in as few queries as :meth:`discover`,
+        :meth:`describe` and :meth:`details` need, and the views that it accepts."""
+        objects = [object for object in self.discover(self.everything) if wanted(object)]
+        return survey_tables(self, objects, [view for view in self.views() if wanted(view)])
+
+    def details(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, Details]:
+        """Indexes, numbered columns and privileges, for `flowctl init`; one query for all objects. Objects about which
+        nothing is known may be left out."""
+        return {}
+
+    def views(self) -> Sequence[ObjectName]:
+        """The views, which :meth:`discover` leaves out, named as it names tables; sorted."""
+        return ()
 
     def describe_files(
         self, relation: Relation, read: Mapping[str, FileStamp]
