@@ -38,13 +38,15 @@ class Details:
 class Surveyed:
     """One table that a spec may read. ``info`` is None if it could not be described: ``details.refused`` says why.
     ``format`` is its `format` in the spec, for sources of files. ``is_many``: it is a pattern of several files.
-    ``notes`` are what a person has to decide, each on one line."""
+    ``name`` is what people call it, by parts, if that is not ``object``. ``notes`` are what a person has to decide, each
+    on one line."""
 
     object: ObjectName
     info: TableInfo | None
     details: Details = Details()
     format: Mapping[str, Any] = field(default_factory=dict, hash=False)
     is_many: bool = False
+    name: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 

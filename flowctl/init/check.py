@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,12 +45,13 @@ def refusals(draft: Draft, folder: Path, given: Mapping[str, str]) -> Mapping[st
 
 
 def _by_line(error: SpecError, draft: Draft) -> dict[str, Refusal]:
-    ids = {line: id for id, line in draft.lines.items()}
+    ids, first = list(draft.lines), list(draft.lines.values())
     found: dict[str, Refusal] = {}
     for one in error.diagnostics:
-        id = ids.get(one.mark.line) if one.mark else None
-        if id is None:
+        at = bisect_right(first, one.mark.line) if one.mark else 0
+        if at == 0:
             return {}
+        id = ids[at - 1]
         reason = one.message.removeprefix(f"{id}: ")
         found.setdefault(id, Refusal(_sentence(reason, one.hint), by_sail=one.hint == sail.HINT))
     return found

@@ -25,9 +25,8 @@ from flowctl.init.place import Place, place_of
 from flowctl.init.render import Outline, render
 from flowctl.model.table_info import ObjectName
 from flowctl.observe.asking import ask_for_each
-from flowctl.spec.names import ObjectSyntax, names_of
+from flowctl.spec.names import ObjectSyntax
 from flowctl.spec.schema import object_syntax
-from flowctl.spec.spec import ObjectSource
 from flowctl.text import some
 
 #: How often a draft is changed by what its plan refuses: columns first, then tables.
@@ -101,7 +100,7 @@ def _decisions(source: Place, target: Place, folder: Path, options: InitOptions)
     assert capabilities is not None
     assert refuses is not None
     setting = Setting(capabilities.position, refuses.refuses_names)
-    ids = table_ids([_named(source, one) for one in survey.tables])
+    ids = table_ids([one.name or one.object.parts for one in survey.tables])
     decided = [
         decide(id, table, answers.get(table.object, {}), setting) for id, table in zip(ids, survey.tables, strict=True)
     ]
@@ -120,12 +119,6 @@ def _nothing(options: InitOptions) -> FlowctlError:
             "no table matches --select and --exclude", hint="Name tables as the source does, as in public.*"
         )
     return StoppedByPolicy("there is no table to read", hint="Check the URL, and what its user may see")
-
-
-def _named(source: Place, table: Surveyed) -> tuple[str, ...]:
-    """The parts of the name that ids are made of."""
-    names = names_of(ObjectSource(source.name, table.object.parts))
-    return tuple(filter(None, (names["schema"], names["table"]))) or ("table",)
 
 
 def _is_wanted(object: ObjectName, options: InitOptions) -> bool:

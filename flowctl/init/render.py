@@ -34,7 +34,7 @@ class Outline:
 
 @dataclass(frozen=True)
 class Draft:
-    """``lines`` gives the line of each table's entry, by id; the first of the file is 1."""
+    """``lines`` gives the first line of each table's entry, by id, in order; the first of the file is 1."""
 
     text: str
     lines: Mapping[str, int]
@@ -50,7 +50,7 @@ def render(outline: Outline, decisions: Sequence[Decision]) -> Draft:
         lines += _comment("", one.reason) if one.reason else []
         lines += [line for question in one.decide for line in _comment("decide: ", question)]
         places[one.id] = len(lines) + 1
-        lines.append(f"  {_entry(outline, one)}")
+        lines += _entry(outline, one)
     if left_out:
         lines += [
             "",
@@ -58,7 +58,7 @@ def render(outline: Outline, decisions: Sequence[Decision]) -> Draft:
         ]
     for one in left_out:
         lines += _comment("", one.left_out)
-        lines.append(f"  # {_entry(outline, one)}")
+        lines += [f"  # {line.removeprefix('  ')}" for line in _entry(outline, one)]
     if outline.views:
         names = ", ".join(_plain(object_reference(view)) for view in outline.views)
         lines += ["", *_comment("decide: ", f"views are read only if named; there are: {names}")]
@@ -78,7 +78,7 @@ def _head(outline: Outline, moved: Sequence[Decision]) -> list[str]:
     return lines
 
 
-def _entry(outline: Outline, one: Decision) -> str:
+def _entry(outline: Outline, one: Decision) -> list[str]:
     table: dict[str, Any] = {"from": _source(outline, one.object), "mode": one.mode}
     if one.key:
         table["key"] = list(map(literal, one.key))
@@ -93,7 +93,16 @@ def _entry(outline: Outline, one: Decision) -> str:
         columns["rename"] = {name: literal(new) for name, new in one.rename.items()}
     if columns:
         table["columns"] = columns
-    return f"{flow_text(one.id)}: {flow_text(table)}"
+    return _lines(one.id, table, "  ")
+
+
+def _lines(key: str, value: Any, indent: str) -> list[str]:
+    """On one line, or with a line for each key if that would be too long."""
+    line = f"{indent}{flow_text(key)}: {flow_text(value)}"
+    if len(line) <= _WIDTH or not isinstance(value, dict):
+        return [line]
+    inside = [one for name, item in value.items() for one in _lines(name, item, indent + "  ")]
+    return [f"{indent}{flow_text(key)}:", *inside]
 
 
 def _source(outline: Outline, object: ObjectName) -> Any:
