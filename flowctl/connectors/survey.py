@@ -38,8 +38,8 @@ class Details:
 class Surveyed:
     """One table that a spec may read. ``info`` is None if it could not be described: ``details.refused`` says why.
     ``format`` is its `format` in the spec, for sources of files. ``is_many``: it is a pattern of several files.
-    ``name`` is what people call it, by parts, if that is not ``object``. ``notes`` are what a person has to decide, each
-    on one line."""
+    ``name`` is what people call it, by parts, if that is not ``object``. ``notes`` are what a person has to decide,
+    each on one line."""
 
     object: ObjectName
     info: TableInfo | None

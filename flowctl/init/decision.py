@@ -24,6 +24,7 @@ class Decision:
     cursor: str = ""
     reads_nulls: bool = False
     exclude: tuple[str, ...] = ()
+    as_text: tuple[str, ...] = ()
     rename: Mapping[str, str] = field(default_factory=dict, hash=False)
     format: Mapping[str, Any] = field(default_factory=dict, hash=False)
     decide: tuple[str, ...] = ()

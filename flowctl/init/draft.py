@@ -16,14 +16,14 @@ from flowctl.connectors.source import HighWatermark, Relation, Source, Watermark
 from flowctl.connectors.survey import Survey, Surveyed
 from flowctl.engine import java
 from flowctl.engine.session import SAIL
-from flowctl.errors import EngineFailed, FlowctlError, StoppedByPolicy, UsageError
+from flowctl.errors import EngineFailed, FlowctlError, StoppedByPolicy, TableError, UsageError
 from flowctl.init.check import Refusal, refusals
 from flowctl.init.decision import Decision
 from flowctl.init.guess import Setting, decide, questions
 from flowctl.init.names import plain_name, table_ids
 from flowctl.init.place import Place, place_of
 from flowctl.init.render import Outline, render
-from flowctl.model.table_info import ObjectName
+from flowctl.model.table_info import ObjectName, RowEstimate
 from flowctl.observe.asking import ask_for_each
 from flowctl.spec.names import ObjectSyntax
 from flowctl.spec.schema import object_syntax
@@ -149,8 +149,11 @@ def _answers(
     found: dict[ObjectName, dict[str, HighWatermark]] = {}
     for name, answer in ask_for_each(ask, list(keys), place.connection.mark).items():
         object, column = keys[name]
-        if not isinstance(answer, FlowctlError):
-            found.setdefault(object, {})[column] = answer
+        if isinstance(answer, TableError):
+            answer = HighWatermark(None, RowEstimate(), failure=answer)
+        if isinstance(answer, FlowctlError):
+            raise answer
+        found.setdefault(object, {})[column] = answer
     return found
 
 

@@ -64,15 +64,18 @@ def decide(id: str, table: Surveyed, answers: Answers, setting: Setting) -> Deci
     if info is None or table.details.refused:
         return Decision(id, table.object, "truncate", "", format=table.format, left_out=table.details.refused)
     rename = _renames(info, table.details.unreadable, setting)
+    texts = {name: answer.failure.message for name, answer in answers.items() if answer.failure is not None}
     decided = replace(
         _decide_mode(id, table, info, answers, setting),
         exclude=table.details.unreadable,
         rename=rename,
+        as_text=tuple(texts),
         format=table.format,
     )
     decided = replace(decided, key=tuple(rename.get(name, name) for name in decided.key))
     reason = f"{decided.reason}; renamed for the target: {some(list(rename))}" if rename else decided.reason
-    return replace(decided, reason=reason, decide=(*decided.decide, *_further_questions(table)))
+    questions = (*(f"read as text: {why}" for why in texts.values()), *_further_questions(table))
+    return replace(decided, reason=reason, decide=(*decided.decide, *questions))
 
 
 def _decide_mode(id: str, table: Surveyed, info: TableInfo, answers: Answers, setting: Setting) -> Decision:
@@ -81,25 +84,25 @@ def _decide_mode(id: str, table: Surveyed, info: TableInfo, answers: Answers, se
     key, about_key = _key(table, answers)
     cursor = next(_usable(table, answers, _is_updated), None)
     if key and cursor:
-        reason = f"key: {about_key}; cursor {cursor.about}"
+        reason = f"{about_key}; cursor {cursor.about}"
         return Decision(id, table.object, "merge", reason, key, cursor.name, reads_nulls=cursor.has_nulls)
     appended = next(_usable(table, answers, lambda column: _is_appended(table, column)), None)
     rows, is_small = _rows(info), _is_small(info)
     if appended and not cursor and not appended.has_nulls and (_is_log(table) or not (is_small or key)):
-        reason = f"key: {about_key}; cursor {appended.about}"
+        reason = f"{about_key}; cursor {appended.about}"
         ask = "append reads no row again; if rows are updated or deleted, use mode truncate"
         if key:
             ask = f"append reads no row again; if rows are updated, use mode merge with key: [{', '.join(key)}]"
         return Decision(id, table.object, "append", reason, cursor=appended.name, decide=(ask,))
     if is_small or not key:
-        reason = f"key: {about_key}; no column shows which rows changed; {rows}, replaced in every run"
-        large = f"every run reads and writes {rows}; with a column that shows new rows, mode append reads only these"
+        reason = f"{about_key}; no column shows which rows changed: {_all(rows)} are replaced in every run"
+        large = "with a column that shows which rows are new, mode append would read only these"
         return Decision(id, table.object, "truncate", reason, decide=() if is_small else (large,))
-    ask = f"every run reads {rows} to find changed ones; deleted rows stay"
-    if appended and not appended.has_nulls:
-        ask += f"; if rows are never updated, use mode append with cursor: {{column: {appended.name}}}"
-    reason = f"key: {about_key}; no column shows which rows changed"
-    return Decision(id, table.object, "merge", reason, key, decide=(ask,))
+    reason = f"{about_key}; no column shows which rows changed: {_all(rows)} are read in every run"
+    if appended is None or appended.has_nulls:
+        return Decision(id, table.object, "merge", reason, key)
+    faster = f"if rows are never updated, use mode append with cursor: {{column: {appended.name}}}"
+    return Decision(id, table.object, "merge", reason, key, decide=(faster,))
 
 
 def _of_files(id: str, table: Surveyed) -> Decision:
@@ -126,9 +129,9 @@ def _key(table: Surveyed, answers: Answers) -> tuple[tuple[str, ...], str]:
     if primary and not set(primary) <= set(readable):
         primary = ()
     if primary and (nulls := [name for name in primary if _has_null(answers, name)]):
-        return (), f"none, as the primary key has nulls in {some(nulls)}"
+        return (), f"no key, as the primary key has nulls in {some(nulls)}"
     if primary:
-        return primary, "primary key"
+        return primary, f"primary key {', '.join(primary)}"
     unique = [
         index.columns
         for index in table.details.indexes
@@ -136,8 +139,8 @@ def _key(table: Surveyed, answers: Answers) -> tuple[tuple[str, ...], str]:
     ]
     if unique:
         shortest = min(unique, key=len)
-        return shortest, f"unique index over {', '.join(shortest)}, not null"
-    return (), "none"
+        return shortest, f"unique and not null: {', '.join(shortest)}"
+    return (), "no key"
 
 
 def _key_columns_with_nulls(table: Surveyed) -> list[Column]:
@@ -231,7 +234,7 @@ def _about(table: Surveyed, column: Column, answer: HighWatermark | None) -> str
     if not column.nullable:
         facts.append("not null")
     elif answer is not None:
-        facts.append("has nulls" if answer.has_null_cursor else "none null now")
+        facts.append("null in rows that every run reads" if answer.has_null_cursor else "none null now")
     else:
         facts.append("may be null")
     if answer is not None and isinstance(answer.position, CursorPosition):
@@ -246,6 +249,7 @@ def _newest(position: CursorPosition, clock: dt.datetime | None) -> str:
         passed = now - at if at.tzinfo is not None else now.replace(tzinfo=None) - at
         if passed >= dt.timedelta(0):
             return f"newest {elapsed(passed.total_seconds())} old"
+        return f"newest {replace(position.at, value=at.replace(microsecond=0)).readable()}"
     return f"newest {position.at.readable()}"
 
 
@@ -263,7 +267,11 @@ def _is_small(info: TableInfo) -> bool:
 def _rows(info: TableInfo) -> str:
     if info.rows.value is not None:
         return counted(info.rows.value, "row")
-    return f"{size(info.rows.bytes)} of rows" if info.rows.bytes is not None else "all rows"
+    return size(info.rows.bytes) if info.rows.bytes is not None else ""
+
+
+def _all(rows: str) -> str:
+    return f"all ({rows})" if rows else "all rows"
 
 
 def _is_log(table: Surveyed) -> bool:

@@ -16,6 +16,9 @@ from flowctl.spec.template import literal
 from flowctl.text import paragraph
 
 _WIDTH = 120
+_DELETED = (
+    "Rows that the source deletes stay with mode merge; deletes: {detect: missing_keys, every: 24h} removes them."
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ def render(outline: Outline, decisions: Sequence[Decision]) -> Draft:
 
 def _head(outline: Outline, moved: Sequence[Decision]) -> list[str]:
     lines = [f"# {_plain(outline.title)}", "version: 1", f"flow: {flow_text(outline.flow)}"]
+    if any(one.mode == "merge" for one in moved):
+        lines.insert(1, f"# {_DELETED}")
     lines.append("state: state  # positions, run history; keep it")
     if outline.spark:
         lines.append(f"spark: {{url: {flow_text(outline.spark)}}}  # no Java needed; without this line, Apache Spark")
@@ -91,6 +96,8 @@ def _entry(outline: Outline, one: Decision) -> list[str]:
         columns["exclude"] = list(map(literal, one.exclude))
     if one.rename:
         columns["rename"] = {name: literal(new) for name, new in one.rename.items()}
+    if one.as_text:
+        columns["types"] = dict.fromkeys(one.as_text, "string")
     if columns:
         table["columns"] = columns
     return _lines(one.id, table, "  ")
