@@ -22,6 +22,7 @@ from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.plan.cursors import refuse_newest
 from flowctl.spec.spec import Cursor
+from flowctl.spec.template import can_be_key
 from flowctl.text import counted, elapsed, size, some
 
 #: A table up to this size is read in full in every run without a question.
@@ -63,8 +64,12 @@ def decide(id: str, table: Surveyed, answers: Answers, setting: Setting) -> Deci
     info = table.info
     if info is None or table.details.refused:
         return Decision(id, table.object, "truncate", "", format=table.format, left_out=table.details.refused)
-    rename = _renames(info, table.details.unreadable, setting)
     texts = {name: answer.failure.message for name, answer in answers.items() if answer.failure is not None}
+    unnamed = [name for name in _to_rename(table, setting) if not can_be_key(name)]
+    unnamed += [name for name in texts if not can_be_key(name)]
+    table = _without(table, unnamed)
+    texts = {name: why for name, why in texts.items() if name not in unnamed}
+    rename = _renames(table, setting)
     decided = replace(
         _decide_mode(id, table, info, answers, setting),
         exclude=table.details.unreadable,
@@ -74,12 +79,21 @@ def decide(id: str, table: Surveyed, answers: Answers, setting: Setting) -> Deci
     )
     decided = replace(decided, key=tuple(rename.get(name, name) for name in decided.key))
     reason = f"{decided.reason}; renamed for the target: {some(list(rename))}" if rename else decided.reason
-    questions = (*(f"read as text: {why}" for why in texts.values()), *_further_questions(table))
-    return replace(decided, reason=reason, decide=(*decided.decide, *questions))
+    questions = [f"read as text: {why}" for why in texts.values()]
+    if unreadable := [name for name in table.details.unreadable if name not in unnamed]:
+        questions.append(f"left out, as this user may not read them: {some(unreadable)}")
+    if unnamed:
+        questions.append(f"left out, as a spec cannot rename columns with {{{{ in their names: {some(unnamed)}")
+    return replace(decided, reason=reason, decide=(*decided.decide, *questions, *table.notes))
+
+
+def _without(table: Surveyed, names: Sequence[str]) -> Surveyed:
+    unreadable = tuple(dict.fromkeys((*table.details.unreadable, *names)))
+    return replace(table, details=replace(table.details, unreadable=unreadable))
 
 
 def _decide_mode(id: str, table: Surveyed, info: TableInfo, answers: Answers, setting: Setting) -> Decision:
-    if setting.position != "cursor":
+    if setting.position == "files":
         return _of_files(id, table)
     key, about_key = _key(table, answers)
     cursor = next(_usable(table, answers, _is_updated), None)
@@ -109,12 +123,6 @@ def _of_files(id: str, table: Surveyed) -> Decision:
     if table.is_many:
         return Decision(id, table.object, "append", "many files: each is read once")
     return Decision(id, table.object, "truncate", "one file: replaced in every run")
-
-
-def _further_questions(table: Surveyed) -> Iterator[str]:
-    if table.details.unreadable:
-        yield f"left out, as this user may not read them: {some(table.details.unreadable)}"
-    yield from table.notes
 
 
 # Keys
@@ -284,11 +292,18 @@ def _words(name: str) -> list[str]:
     return [word.lower() for word in re.split(r"[\W_]+", apart) if word]
 
 
-def _renames(info: TableInfo, unreadable: Sequence[str], setting: Setting) -> dict[str, str]:
-    """A name for each column whose own name the target refuses."""
-    names = [column.name for column in info.columns if column.name not in unreadable]
-    refused = [name for name in names if setting.refuses_name(name)]
-    taken = [name for name in names if name not in refused]
+def _to_rename(table: Surveyed, setting: Setting) -> list[str]:
+    """The columns whose own names the target refuses."""
+    assert table.info is not None
+    names = [column.name for column in table.info.columns if column.name not in table.details.unreadable]
+    return [name for name in names if setting.refuses_name(name)]
+
+
+def _renames(table: Surveyed, setting: Setting) -> dict[str, str]:
+    """A name for each of these."""
+    assert table.info is not None
+    refused = _to_rename(table, setting)
+    taken = [column.name for column in table.info.columns if column.name not in refused]
     renamed: dict[str, str] = {}
     for name in refused:
         renamed[name] = renamed_column(name, [*taken, *renamed.values()])

@@ -47,7 +47,9 @@ class Place:
 def place_of(text: str, role: Role, folder: Path, taken: str = "") -> Place:
     """``text`` as a connection of a spec in ``folder``, under another name than ``taken``. Raises :class:`UsageError`;
     no part of ``text`` that may be a secret is repeated."""
-    mark, findings = Mark("SOURCE" if role == "source" else "--to", 0), Findings()
+    mark, findings = Mark("source" if role == "source" else "--to", 0), Findings()
+    if not text.strip():
+        raise UsageError(f"{mark}: it is empty", hint=_HINTS[role])
     entry = read_given(_as_url(text, role), mark, findings)
     if findings.diagnostics:
         found = findings.sorted[0]

@@ -170,6 +170,11 @@ def literal(text: str) -> str:
     return _OPENING.sub(lambda found: f"{{{{ '{found[0]}' }}}}", text.replace("${", "$${"))
 
 
+def can_be_key(text: str) -> bool:
+    """Whether a spec's map can have ``text`` as a key: keys have no ``{{ }}``, and so no way to write it."""
+    return "{{" not in text
+
+
 def placeholders(text: str) -> list[str]:
     """The names in ``${name}``, in order; ``$${`` is not one."""
     return [name for name in _PLACEHOLDER.findall(text) if name]
