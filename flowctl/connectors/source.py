@@ -69,17 +69,18 @@ class Relation:
 @dataclass(frozen=True)
 class WatermarkRequest:
     """Requests the high watermark of ``relation``. Without a ``cursor`` the position is one of files, or none.
-    ``lower`` is where the read starts (for the row count, if ``estimate`` is ``count``). ``delay``: only values at
-    least that many seconds behind the source's clock, in ``zone`` if the cursor has no time zone (None: the source's
-    own). ``appends``: the read stops at the high watermark, and some rows at the recorded ``position`` are already
-    written. ``null_rows``: rows with a null cursor are read too. ``count_writers``: count open writers, as nothing else
-    protects from late commits. ``check_older``: check whether any row from ``first`` to ``position`` still exists.
-    ``start``: of a topic, where the first read begins (`earliest`, `latest`, or an RFC 3339 time)."""
+    ``lower`` is where the read starts, ``upper`` where a range ends (both included; for the row count). ``delay``: only
+    values at least that many seconds behind the source's clock, in ``zone`` if the cursor has no time zone (None: the
+    source's own). ``appends``: the read stops at the high watermark, and some rows at the recorded ``position`` are
+    already written. ``null_rows``: rows with a null cursor are read too. ``count_writers``: count open writers, as
+    nothing else protects from late commits. ``check_older``: check whether any row from ``first`` to ``position`` still
+    exists. ``start``: of a topic, where the first read begins (`earliest`, `latest`, or an RFC 3339 time)."""
 
     relation: Relation
     info: TableInfo
     cursor: Column | None = None
     lower: TypedValue | None = None
+    upper: TypedValue | None = None
     delay: float | None = None
     appends: bool = False
     position: TypedValue | None = None
