@@ -69,7 +69,7 @@ def _refuse(case: Case) -> Stop | None:
 
 def _nothing(case: Case, backfill: Backfill, range: Range) -> Finding:
     assert isinstance(case.state.position, CursorPosition)
-    if range.is_cut:
+    if range.first is not None and case.state.position.at < range.first:
         what = f"the range begins above {case.state.position.at.readable()}, where the next run continues"
         return Idle(what, case.state.position)
     what = f"{backfill} is empty: --from is included, --to is not"
