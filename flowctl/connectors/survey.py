@@ -24,11 +24,11 @@ class Index:
 
 @dataclass(frozen=True)
 class Details:
-    """What the catalog knows of one table. ``numbered`` are columns that the system fills with increasing numbers.
-    ``unreadable`` are the columns that this user may not read. ``refused`` is why this user cannot read the table at
-    all, empty if that is not known."""
+    """What the catalog knows of one table. ``indexes`` None: the source does not report them. ``numbered`` are columns
+    that the system fills with increasing numbers. ``unreadable`` are the columns that this user may not read.
+    ``refused`` is why this user cannot read the table at all, empty if that is not known."""
 
-    indexes: tuple[Index, ...] = ()
+    indexes: tuple[Index, ...] | None = None
     numbered: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     refused: str = ""

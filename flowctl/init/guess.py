@@ -142,7 +142,7 @@ def _key(table: Surveyed, answers: Answers) -> tuple[tuple[str, ...], str]:
         return primary, f"primary key {', '.join(primary)}"
     unique = [
         index.columns
-        for index in table.details.indexes
+        for index in table.details.indexes or ()
         if index.is_unique and all(name in readable and not readable[name].nullable for name in index.columns)
     ]
     if unique:
@@ -226,7 +226,7 @@ def _is_appended(table: Surveyed, column: Column) -> bool:
 
 def _is_indexed(table: Surveyed, name: str) -> bool:
     assert table.info is not None
-    leading = {index.columns[0] for index in table.details.indexes if index.columns}
+    leading = {index.columns[0] for index in table.details.indexes or () if index.columns}
     return name in leading | set(table.info.primary_key[:1])
 
 
@@ -238,7 +238,10 @@ def _is_cheap(table: Surveyed, column: Column) -> bool:
 def _about(table: Surveyed, column: Column, answer: HighWatermark | None) -> str:
     """``updated_at: indexed, not null, newest 2 h old``."""
     facts = ["numbered"] if column.name in table.details.numbered else []
-    facts.append("indexed" if _is_indexed(table, column.name) else "not indexed")
+    if _is_indexed(table, column.name):
+        facts.append("indexed")
+    elif table.details.indexes is not None:
+        facts.append("not indexed")
     if not column.nullable:
         facts.append("not null")
     elif answer is not None:

@@ -165,6 +165,8 @@ def test_a_folder_of_files(flow: Flow) -> None:
     assert counts == {"customers": 2, "events": 4, "invoices": 2, "orders": 2}
     note = delta_rows(flow.folder / "lake" / "orders", ["id", "note"])
     assert note == [("1", "a\nb"), ("2", "c")]
+    init(flow, ".", "--force")  # what the run has written is no source
+    assert set(modes(flow)) == set(expected)
 
 
 @pytest.mark.full

@@ -184,3 +184,11 @@ def test_files() -> None:
     setting, surveyed = Setting("files"), table(ID, UPDATED)
     assert decided(surveyed, setting=setting).mode == "truncate"
     assert decided(replace(surveyed, is_many=True), setting=setting).mode == "append"
+
+
+def test_a_source_that_reports_no_indexes() -> None:
+    """Nothing is said of them, and only small tables are asked."""
+    surveyed = table(ID, UPDATED, key=("id",), rows=LARGE)
+    assert surveyed.details.indexes is None
+    assert decided(surveyed).reason == "primary key id; cursor updated_at: not null"
+    assert questions(surveyed) == ()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.files.formats import by_extension
 from flowctl.connectors.files.grouping import Group, groups_of, merged
-from flowctl.connectors.files.listing import FileRoot, matching
+from flowctl.connectors.files.listing import FileRoot, matching, plain_folders
 from flowctl.connectors.files.samples import FILES, csv_format, csv_types, json_schema
 from flowctl.connectors.source import Relation
 from flowctl.connectors.survey import Details, Survey, Surveyed, Wanted
@@ -26,8 +26,16 @@ _COMPARED = 200
 def survey_files(source: FilesSource, wanted: Wanted) -> Survey:
     paths = [stamp.path for stamp in matching(source.root, "**")]
     known = [path for path in paths if by_extension(path) and wanted(ObjectName((path,)))]
-    tables = [_surveyed(source, group) for group in groups_of(known)]
+    groups = [group for group in groups_of(known) if not _is_of_lake(source.root, group)]
+    tables = [_surveyed(source, group) for group in groups]
     return Survey(tuple(_together(source, tables)))
+
+
+def _is_of_lake(root: FileRoot, group: Group) -> bool:
+    """Whether the files belong to a Delta table, whose log alone says which of them count."""
+    system, base = root.file_system()
+    parts = plain_folders(group.pattern)
+    return any(system.isdir("/".join((base, *parts[:depth], "_delta_log"))) for depth in range(len(parts) + 1))
 
 
 def _surveyed(source: FilesSource, group: Group) -> Surveyed:
