@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from flowctl.crashpoints import POINTS
-from tests.e2e.flows import Flow, Row, delta_rows, sqlite_script
+from tests.e2e.flows import Flow, Row, delta_rows, sqlite_rows, sqlite_script
 
 pytestmark = pytest.mark.server
 
@@ -138,3 +139,36 @@ def test_a_killed_backfill_is_finished_by_the_next_run(flow: Flow, table: str, p
 def test_what_has_no_range(flow: Flow, arguments: list[str], code: int, said: str) -> None:
     refused = flow.run("plan", "flow.yaml", *arguments, expect=code)
     assert said in refused.words
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("read", ["{}", "{splits: 3, split_by: id}"])
+def test_a_range_of_postgres(tmp_path: Path, postgres_database: str, read: str) -> None:
+    """Days are those of UTC, whatever the server's time zone is."""
+    flow = Flow(tmp_path, {"URL": postgres_database})
+    flow.write(POSTGRES.replace("{}", read))
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute(DAYS)
+        flow.apply()
+        connection.execute("UPDATE days SET note = 'fixed'")
+    flow.apply("--select", "days", "--from", "2025-10-10", "--to", "2025-10-20")
+    found = sqlite_rows(tmp_path / "copy.db", "SELECT id FROM days WHERE note = 'fixed'")
+    assert sorted(number for (number,) in found) == list(range(10, 20))
+
+
+POSTGRES = """
+version: 1
+flow: shop
+state: state
+spark: {url: sail}
+connections:
+  pg: {type: postgres, url: "${secret:env:URL}"}
+  dst: {type: sqlite, path: copy.db}
+tables:
+  days: {from: pg:public.days, to: dst, mode: merge, key: [id], cursor: {column: at}, read: {}}
+"""
+DAYS = """
+    CREATE TABLE days (id int PRIMARY KEY, note text, at timestamptz NOT NULL);
+    INSERT INTO days SELECT n, 'a', timestamptz '2025-09-30T00:00:00Z' + n * interval '1 day'
+    FROM generate_series(0, 60) AS n
+"""
