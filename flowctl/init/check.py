@@ -19,11 +19,13 @@ from flowctl.spec.load import load_spec
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a table cannot be moved as it is written. ``columns`` are those of the source that alone are to blame."""
+    """Why a table cannot be moved as it is written. ``columns`` are those of the source that alone are to blame.
+    ``is_known``: the flow has written the table before, so it is the plan that says how to go on."""
 
     reason: str
     columns: tuple[str, ...] = ()
     by_sail: bool = False
+    is_known: bool = False
 
 
 def refusals(draft: Draft, folder: Path, given: Mapping[str, str]) -> Mapping[str, Refusal]:
@@ -63,7 +65,8 @@ def _of_plan(plan: Plan) -> dict[str, Refusal]:
         if not isinstance(step, Stopped):
             continue
         columns = tuple(change.column for change in step.changes if change.action == "fail")
-        found[step.id] = Refusal(_sentence(step.reason, step.hint), columns, step.hint == sail.HINT)
+        is_known = step.table.progress is not None and step.table.progress.seq > 0
+        found[step.id] = Refusal(_sentence(step.reason, step.hint), columns, step.hint == sail.HINT, is_known)
     return found
 
 

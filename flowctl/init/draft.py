@@ -165,12 +165,13 @@ def _accepted(outline: Outline, decisions: list[Decision], folder: Path) -> tupl
         if all(one.left_out for one in decisions):
             break
         refused = refusals(draft, folder, given)
-        if not refused:
+        changed = [_changed(one, refused.get(one.id)) for one in decisions]
+        if changed == decisions:
             return draft.text, decisions
         if outline.spark and any(one.by_sail for one in refused.values()) and _has_java():
             outline = replace(outline, spark="")
             continue
-        decisions = [_changed(one, refused.get(one.id)) for one in decisions]
+        decisions = changed
     if all(one.left_out for one in decisions):
         first = decisions[0]
         raise StoppedByPolicy(f"no table can be moved; {first.object}: {first.left_out}", hint="Select other tables")
@@ -178,9 +179,13 @@ def _accepted(outline: Outline, decisions: list[Decision], folder: Path) -> tupl
 
 
 def _changed(decision: Decision, refused: Refusal | None) -> Decision:
-    """Columns that nothing depends on are left out, otherwise the table."""
+    """Columns that nothing depends on are left out, otherwise the table. A table that the flow has written before
+    stays, with a question."""
     if refused is None or decision.left_out:
         return decision
+    if refused.is_known:
+        asked = refused.reason in decision.decide
+        return decision if asked else replace(decision, decide=(*decision.decide, refused.reason))
     back = {new: old for old, new in decision.rename.items()}
     columns = [back.get(name, name) for name in refused.columns]
     needed = {*(back.get(name, name) for name in decision.key), decision.cursor, *decision.exclude}

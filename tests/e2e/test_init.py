@@ -165,8 +165,24 @@ def test_a_folder_of_files(flow: Flow) -> None:
     assert counts == {"customers": 2, "events": 4, "invoices": 2, "orders": 2}
     note = delta_rows(flow.folder / "lake" / "orders", ["id", "note"])
     assert note == [("1", "a\nb"), ("2", "c")]
-    init(flow, ".", "--force")  # what the run has written is no source
-    assert set(modes(flow)) == set(expected)
+
+
+@pytest.mark.full
+@pytest.mark.server
+def test_a_second_spec_for_tables_that_were_written(flow: Flow) -> None:
+    """What the flow has written is no source; its tables stay, and what has changed about them is a question."""
+    write_files(flow.folder / "in")
+    init(flow, "in")
+    expected = modes(flow)
+    apply(flow)
+    (flow.folder / "in" / "new.csv").write_text("id\n1\n")
+    init(flow, "in", "--force")
+    assert modes(flow) == {**expected, "new": "truncate"}
+    assert "the definition changed" not in flow.spec.read_text()
+    apply(flow)
+    init(flow, ".", "--force")
+    assert modes(flow) == {**expected, "new": "truncate"}
+    assert "# decide: the definition changed: from.connection: in" in flow.spec.read_text()
 
 
 @pytest.mark.full
