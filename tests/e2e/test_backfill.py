@@ -126,19 +126,17 @@ def test_a_killed_backfill_is_finished_by_the_next_run(flow: Flow, table: str, p
     assert current == sorted(expected.items())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
+def test_what_has_no_range(flow: Flow) -> None:
+    for arguments, code, said in (
         (["--select", "log", "--from", "1"], 6, "append would write the rows of a range that is read again twice"),
         (["--select", "copy", "--from", "1"], 6, "truncate replaces all rows"),
         (["--select", "orders", "--from", "x"], 6, '--from x is no range of "at"'),
         (["--from", "2025-10-01"], 64, "--from and --to require --select"),
         (["--select", "orders", "--full-refresh", "orders", "--to", "1"], 64, "--full-refresh reads all rows"),
-    ],
-)
-def test_what_has_no_range(flow: Flow, arguments: list[str], code: int, said: str) -> None:
-    refused = flow.run("plan", "flow.yaml", *arguments, expect=code)
-    assert said in refused.words
+    ):
+        assert said in flow.run("plan", "flow.yaml", *arguments, expect=code).words
+    followed = flow.run("apply", "flow.yaml", "--follow", "--select", "orders", *OCTOBER, expect=64)
+    assert "--follow plans by itself" in followed.words
 
 
 @pytest.mark.full

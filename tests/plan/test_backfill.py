@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from flowctl.model.backfill import Backfill
@@ -18,6 +21,7 @@ from flowctl.text import plain
 from tests.plan import worlds
 from tests.plan.worlds import NEW, OLD, at, high, intent, observed, recorded, source, table, unchanged_target, world
 
+ROOT = Path(__file__).parents[2]
 NOVEMBER = Backfill("2026-11-01", "2026-11-15")
 
 
@@ -99,7 +103,9 @@ def test_a_saved_plan_has_the_range() -> None:
     spec = table()
     seen = world({"orders": observed(high(NEW), **unchanged_target())}, {"orders": recorded(spec, OLD)})
     plan = worlds.plan(seen, spec, request=PlanOptions(select=("orders",), backfill=NOVEMBER))
-    assert from_json(to_json(plan)) == plan
+    document = to_json(plan)
+    assert from_json(document) == plan
+    jsonschema.validate(document, json.loads((ROOT / "schemas" / "plan.schema.json").read_text()))
     shown = " ".join(plain(render(plan, View(width=200))).split())
     assert "orders merge, reads a range again 15,204 rows" in shown
     assert "updated_at 2026-11-01 00:00 … 2026-11-14 23:59:59.999999" in shown
