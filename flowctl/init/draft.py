@@ -29,9 +29,6 @@ from flowctl.spec.names import ObjectSyntax
 from flowctl.spec.schema import object_syntax
 from flowctl.text import some
 
-#: How often a draft is changed by what its plan refuses: columns first, then tables.
-_ROUNDS = 4
-
 
 @dataclass(frozen=True)
 class InitOptions:
@@ -60,11 +57,10 @@ class Proposal:
 def propose(options: InitOptions, refuse_path: Callable[[Path], None]) -> Proposal:
     """Reads the source's catalog, never its rows (except for the newest value of possible cursors, and samples of
     files without types). Writes nothing. ``refuse_path`` is called with the path of the file before the source is."""
-    named = place_of(options.source, "source", _folder(options.output))
-    path = options.output or Path(f"{named.name}.yaml")
+    source = place_of(options.source, "source", options.output.parent if options.output else Path())
+    path = options.output or Path(f"{source.name}.yaml")
     refuse_path(path)
-    flow = plain_name(path.name.partition(".")[0], named.name)
-    source = named
+    flow = plain_name(path.name.partition(".")[0], source.name)
     target = place_of(options.to or str(path.parent / "lake"), "target", path.parent, taken=source.name)
     survey, decisions = _decisions(source, target, path.parent, options)
     outline = Outline(
@@ -78,10 +74,6 @@ def propose(options: InitOptions, refuse_path: Callable[[Path], None]) -> Propos
     )
     text, decisions = _accepted(outline, decisions, path.parent)
     return Proposal(path, flow, text, tuple(decisions), (*source.variables, *target.variables))
-
-
-def _folder(output: Path | None) -> Path:
-    return output.parent if output else Path()
 
 
 def _decisions(source: Place, target: Place, folder: Path, options: InitOptions) -> tuple[Survey, list[Decision]]:
@@ -158,24 +150,21 @@ def _answers(
 
 
 def _accepted(outline: Outline, decisions: list[Decision], folder: Path) -> tuple[str, list[Decision]]:
-    """The text that `plan` takes, with the decisions behind it."""
+    """The text that `plan` takes, with the decisions behind it. Whatever it refuses is changed: columns first, then
+    tables, so that this ends."""
     given = {one.name: one.given for one in (outline.source, outline.target) if one.given}
-    for _ in range(_ROUNDS):
+    while not all(one.left_out for one in decisions):
         draft = render(outline, decisions)
-        if all(one.left_out for one in decisions):
-            break
         refused = refusals(draft, folder, given)
-        changed = [_changed(one, refused.get(one.id)) for one in decisions]
-        if changed == decisions:
-            return draft.text, decisions
         if outline.spark and any(one.by_sail for one in refused.values()) and _has_java():
             outline = replace(outline, spark="")
             continue
+        changed = [_changed(one, refused.get(one.id)) for one in decisions]
+        if changed == decisions:
+            return draft.text, decisions
         decisions = changed
-    if all(one.left_out for one in decisions):
-        first = decisions[0]
-        raise StoppedByPolicy(f"no table can be moved; {first.object}: {first.left_out}", hint="Select other tables")
-    return render(outline, decisions).text, decisions
+    first = decisions[0]
+    raise StoppedByPolicy(f"no table can be moved; {first.object}: {first.left_out}", hint="Select other tables")
 
 
 def _changed(decision: Decision, refused: Refusal | None) -> Decision:
