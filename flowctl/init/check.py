@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flowctl.errors import SpecError
@@ -28,11 +28,11 @@ class Refusal:
     is_known: bool = False
 
 
-def refusals(draft: Draft, folder: Path, given: Mapping[str, str]) -> Mapping[str, Refusal]:
-    """What `validate` and `plan` refuse, by table; empty if `apply` would take all of them. ``folder`` is where the
+def refusals(draft: Draft, path: Path, given: Mapping[str, str]) -> Mapping[str, Refusal]:
+    """What `validate` and `plan` refuse, by table; empty if `apply` would take all of them. ``path`` is where the
     spec will be, ``given`` the connections with secrets. Raises as :func:`make_plan` for what is about no table."""
     with tempfile.NamedTemporaryFile(
-        "w", dir=folder, prefix=".flowctl-init-", suffix=".yaml", encoding="utf-8"
+        "w", dir=path.parent, prefix=".flowctl-init-", suffix=".yaml", encoding="utf-8"
     ) as file:
         file.write(draft.text)
         file.flush()
@@ -42,8 +42,9 @@ def refusals(draft: Draft, folder: Path, given: Mapping[str, str]) -> Mapping[st
             found = _by_line(error, draft)
             if not found:
                 raise
-            return found
-    return _of_plan(plan)
+        else:
+            found = _of_plan(plan)
+    return {id: replace(one, reason=one.reason.replace(file.name, str(path))) for id, one in found.items()}
 
 
 def _by_line(error: SpecError, draft: Draft) -> dict[str, Refusal]:

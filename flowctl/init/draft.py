@@ -72,7 +72,7 @@ def propose(options: InitOptions, refuse_path: Callable[[Path], None]) -> Propos
         spark=SAIL if extras.is_installed("pysail") else "",
         views=survey.views,
     )
-    text, decisions = _accepted(outline, decisions, path.parent)
+    text, decisions = _accepted(outline, decisions, path)
     return Proposal(path, flow, text, tuple(decisions), (*source.variables, *target.variables))
 
 
@@ -149,13 +149,13 @@ def _answers(
     return found
 
 
-def _accepted(outline: Outline, decisions: list[Decision], folder: Path) -> tuple[str, list[Decision]]:
+def _accepted(outline: Outline, decisions: list[Decision], path: Path) -> tuple[str, list[Decision]]:
     """The text that `plan` takes, with the decisions behind it. Whatever it refuses is changed: columns first, then
     tables, so that this ends."""
     given = {one.name: one.given for one in (outline.source, outline.target) if one.given}
     while not all(one.left_out for one in decisions):
         draft = render(outline, decisions)
-        refused = refusals(draft, folder, given)
+        refused = refusals(draft, path, given)
         if outline.spark and any(one.by_sail for one in refused.values()) and _has_java():
             outline = replace(outline, spark="")
             continue
