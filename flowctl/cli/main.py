@@ -19,6 +19,7 @@ from flowctl.storage.access import HINT, refused_access
 
 #: One line of help per command, so that `flowctl --help` imports none of them.
 _COMMANDS = {
+    "init": "Write a spec for a database or a folder of files.",
     "validate": "Check specs offline and report all errors at once.",
     "plan": "Show exactly what apply would do.",
     "apply": "Print the plan and execute it.",
