@@ -125,7 +125,8 @@ def test_a_plan_repeats_the_connection_in_the_command_that_applies_it(capsys: py
 
 
 COMMANDS = ("validate", "plan", "apply", "doctor", "maintain", "restore", "runs", "cuts", "dlq list", "dlq show",
-            "dlq replay", "state list", "state show", "state history", "state set", "state reset", "state unlock")  # fmt: skip
+            "dlq replay", "state list", "state show", "state history", "state set", "state reset",
+            "state unlock")  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
