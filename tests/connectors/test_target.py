@@ -36,16 +36,19 @@ def test_append_adds_rows_and_their_record(writer: Writer) -> None:
     assert writer.committed().record() == commit.record()
 
 
+@pytest.mark.long_on_spark
 def test_nothing_is_committed_in_a_place_without_commits(writer: Writer) -> None:
     assert writer.committed() is None
     assert writer.place.target.describe([writer.place.object])[writer.place.object] is None
 
 
+@pytest.mark.long_on_spark
 def test_an_empty_batch_is_a_commit(writer: Writer) -> None:
     assert writer.write([], 1).counts.inserted == 0
     assert content(writer) == []
 
 
+@pytest.mark.long_on_spark
 def test_columns_of_a_new_table_read_back_as_declared(writer: Writer) -> None:
     writer.write([row(1)], 1)
     info = writer.info()
@@ -54,6 +57,7 @@ def test_columns_of_a_new_table_read_back_as_declared(writer: Writer) -> None:
     ]
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize("mode", ["append", "merge"])
 def test_a_number_is_committed_over_the_one_that_it_was_begun_on(writer: Writer, mode: Mode) -> None:
     rows = [upserts(row(number)) if mode == "merge" else [row(number)] for number in range(1, 5)]
@@ -76,6 +80,7 @@ def test_the_same_number_again_changes_nothing(writer: Writer, mode: str) -> Non
     assert again.record() == first.record()
 
 
+@pytest.mark.long_on_spark
 def test_a_number_of_another_intent_is_refused(writer: Writer) -> None:
     writer.write([row(1)], 1)
     with pytest.raises(StateConflict, match="number 1"):
@@ -83,6 +88,7 @@ def test_a_number_of_another_intent_is_refused(writer: Writer) -> None:
     assert content(writer, "id") == [(1,)]
 
 
+@pytest.mark.long_on_spark
 def test_a_lower_number_is_refused(writer: Writer) -> None:
     writer.write([row(1)], 2)
     with pytest.raises(StateConflict, match="number 2"):
@@ -104,6 +110,7 @@ def test_after_a_void_the_stale_writer_of_its_number_cannot_land(writer: Writer,
     assert content(writer, "id") == [(1,), (3,)]
 
 
+@pytest.mark.long_on_spark
 def test_a_void_tells_of_the_data_that_has_landed_under_its_number(writer: Writer) -> None:
     landed = writer.write([row(1)], 1)
     assert writer.void(1).record() == landed.record()
@@ -117,6 +124,7 @@ def test_truncate_replaces_everything(writer: Writer) -> None:
     assert commit.counts.deleted in (2, writer.place.untold)
 
 
+@pytest.mark.long_on_spark
 def test_a_reader_never_sees_an_empty_table_while_it_is_replaced(writer: Writer) -> None:
     writer.write([row(1)], 1, "truncate")
     seen = []
@@ -179,12 +187,14 @@ def marks(writer: Writer) -> dict[int, str | None]:
     return {found["id"]: found["at"] for found in text.collect()}
 
 
+@pytest.mark.long_on_spark
 def test_a_full_refresh_of_a_merge_replaces_everything(writer: Writer) -> None:
     writer.write(upserts(row(1), row(2)), 1, "merge")
     writer.write([*upserts(row(2, "b")), gone(5)], 2, "merge", replace=True)
     assert content(writer) == [(2, "b")]
 
 
+@pytest.mark.long_on_spark
 def test_a_full_refresh_of_an_append_replaces_everything(writer: Writer) -> None:
     writer.write([row(1), row(2)], 1, "append")
     writer.write([row(2, "b")], 2, "append", replace=True)
@@ -217,6 +227,7 @@ def test_a_new_column_comes_with_the_commit_that_needs_it(writer: Writer) -> Non
     assert content(writer, "id", "note") == [(1, None), (2, "new")]
 
 
+@pytest.mark.long_on_spark
 def test_a_row_count_that_is_not_the_staged_one_stops_the_commit(writer: Writer) -> None:
     if not writer.place.takes_parts:
         pytest.skip("Spark's own commit has all of its rows or none")

@@ -74,7 +74,7 @@ def of_columns(values: dict[str, str | None], at: int) -> Row:
     return {"id": 1, **values, "valid_from": day(at), "row_hash": row_hash, OP_COLUMN: "U", DETECTED_COLUMN: False}
 
 
-@pytest.mark.long_on_spark("delta")
+@pytest.mark.long_on_spark
 def test_late_rows_deletions_and_replays_give_the_history_of_all_observations(writer: Writer) -> None:
     write(writer, 1, seen("A", 1))
     write(writer, 2, seen("A", 5))
@@ -193,7 +193,7 @@ def test_the_sidecar_of_an_older_version_gets_its_columns(writer: Writer) -> Non
     assert content(writer, "name", "note") == [("A", "first"), ("A", "later"), ("B", "late")]
 
 
-@pytest.mark.long_on_spark("delta")
+@pytest.mark.long_on_spark
 def test_versions_that_the_sidecar_does_not_know_are_not_deleted(writer: Writer) -> None:
     """It was taken back, and the table was not. What is read again is known again."""
     place, name = writer.place, f"{writer.place.object.parts[-1]}__observed"

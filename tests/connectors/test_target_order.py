@@ -37,7 +37,7 @@ def merge(writer: Writer, seq: int, *rows: Row, **job: Any) -> list[tuple[Any, .
     return sorted((id, name, order, at is not None) for id, name, order, at in found)
 
 
-@pytest.mark.long_on_spark("postgres")
+@pytest.mark.long_on_spark
 def test_a_merge_leaves_out_what_is_older_than_the_row(writer: Writer) -> None:
     must_leave_out_what_is_older(writer)
 
@@ -55,6 +55,7 @@ def must_leave_out_what_is_older(writer: Writer) -> None:
     ]
 
 
+@pytest.mark.long_on_spark
 def test_a_merge_counts_what_it_leaves_out(writer: Writer) -> None:
     must_count_what_is_left_out(writer)
 

@@ -89,6 +89,7 @@ def differing(written: DataFrame, found: DataFrame, columns: Sequence[Column]) -
     return sorted((row["c"], row["id"]) for row in listed.collect())
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize("in_memory", [False, True])
 @pytest.mark.parametrize(
     ("kind", "value"),

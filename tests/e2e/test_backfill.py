@@ -85,6 +85,7 @@ def test_a_range_is_read_again_and_the_position_stays(flow: Flow) -> None:
     assert (10, "new") in rows(flow, "orders")
 
 
+@pytest.mark.full
 def test_a_saved_plan_and_a_history(flow: Flow) -> None:
     flow.run("plan", "flow.yaml", "--select", "history", *OCTOBER, "--out", "plan.json", expect=0)
     flow.apply("--plan", "plan.json")

@@ -66,6 +66,7 @@ class Shop(Flow):
                 return postgres_rows(self.url, query)
 
 
+@pytest.mark.full
 @kinds
 def test_a_full_refresh_names_the_values_that_an_earlier_run_has_kept(
     kind: str, tmp_path: Path, postgres_database: str
@@ -149,6 +150,7 @@ def test_a_dropped_column_with_a_default_keeps_it(
         shop.target("UPDATE t SET note = NULL")  # still refused
 
 
+@pytest.mark.full
 def test_sqlite_names_what_lets_a_required_column_go(tmp_path: Path, postgres_database: str) -> None:
     shop = adopted(tmp_path, "sqlite", postgres_database, MERGE, "note text NOT NULL")
     told = shop.apply(expect=STOPPED).words

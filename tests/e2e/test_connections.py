@@ -46,6 +46,7 @@ def test_where_a_connection_comes_from_does_not_matter_to_its_tables(tmp_path: P
     assert read(flow) == [(1,), (2,), (3,), (4,)]
 
 
+@pytest.mark.full
 def test_a_saved_plan_is_refused_with_another_connection(tmp_path: Path) -> None:
     flow = Flow(tmp_path)
     for name in ("app.db", "other.db"):

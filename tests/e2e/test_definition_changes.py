@@ -145,6 +145,7 @@ def _keeps_history(change: Change) -> bool:
     return change.before.mode == change.after.mode == "scd2" and change.before.key == change.after.key
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.full), "delta"])
 @pytest.mark.parametrize("remedy", ["accept", pytest.param("full refresh", marks=pytest.mark.full)])
 def test_a_changed_definition_and_its_remedies(

@@ -93,6 +93,7 @@ def test_one_file_is_source_and_target(flow: Flow, at_once: str) -> None:
     assert duckdb_rows(path, "SELECT id FROM copies.sieved__quarantine") == [("2",)]
 
 
+@pytest.mark.full
 def test_tables_of_other_schemas_by_pattern(flow: Flow) -> None:
     flow.write(
         HEAD.format(flow="shop")

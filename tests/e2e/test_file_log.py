@@ -49,6 +49,7 @@ def documents(flow: Flow, folder: str) -> Iterator[Any]:
         yield json.loads(path.read_text())
 
 
+@pytest.mark.full
 def test_nothing_that_is_kept_lists_the_files(flow: Flow) -> None:
     add(flow, *range(300))
     flow.apply()
@@ -117,6 +118,7 @@ def test_rolled_back_reset_and_adopted_positions_lead_to_their_files(flow: Flow)
     assert ids(flow) == [1, 2, 3]
 
 
+@pytest.mark.full
 def test_what_an_older_flowctl_recorded_is_carried_over(flow: Flow) -> None:
     """Its state lists the files; so does the target's own record."""
     add(flow, 1, 2)
@@ -149,6 +151,7 @@ def test_a_lost_log_stops_the_table_and_a_full_refresh_begins_a_new_one(flow: Fl
     assert ids(flow) == [1, 2]
 
 
+@pytest.mark.full
 def test_a_killed_run_is_in_the_history_and_every_line_of_its_log_names_it(flow: Flow) -> None:
     add(flow, 1)
     killed = flow.apply("--log-format", "json", env={"FLOWCTL_CRASH_AT": "before_commit"}, expect=None)

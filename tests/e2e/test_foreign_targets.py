@@ -91,6 +91,7 @@ def test_a_delta_table_that_an_interrupted_run_has_made_is_finished_by_us_and_fo
     assert target.rows(COLUMNS) == [(1, "of ours")]
 
 
+@pytest.mark.full
 def test_a_delta_table_that_another_flow_took_over_is_its_own(tmp_path: Path, postgres_database: str) -> None:
     flow = Flow(tmp_path)
     target = place("delta", tmp_path, postgres_database)
@@ -110,7 +111,9 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["postgres", "sqlite", "duckdb"])
+@pytest.mark.parametrize(
+    "kind", ["postgres", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("sqlite", "duckdb"))]
+)
 def test_a_view_is_neither_written_nor_adopted(kind: Kind, tmp_path: Path, postgres_database: str) -> None:
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
     target = place(kind, tmp_path, postgres_database)

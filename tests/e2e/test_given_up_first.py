@@ -81,6 +81,7 @@ def test_a_table_whose_columns_are_not_known_yet_is_loaded(tmp_path: Path) -> No
     assert target.rows(["n"]) == [(2,)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "mode", "way", "points", "spark"),
     [

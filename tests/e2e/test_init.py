@@ -50,6 +50,7 @@ def modes(flow: Flow) -> dict[str, str]:
     return {table.id: table.mode for table in load_spec([flow.spec], {}).tables}
 
 
+@pytest.mark.full
 @pytest.mark.server
 def test_chinook_in_sqlite(flow: Flow) -> None:
     sqlite_script(flow.folder / "chinook.db", chinook.sqlite_script())
@@ -88,6 +89,7 @@ def url(postgres_database: str) -> Iterator[str]:
         connection.execute("DROP ROLE given")
 
 
+@pytest.mark.full
 def test_what_this_user_cannot_read_is_a_comment(flow: Flow, url: str, postgres_database: str) -> None:
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute(RIGHTS)
@@ -127,6 +129,7 @@ RIGHTS = """
 """
 
 
+@pytest.mark.full
 @pytest.mark.server
 def test_a_duckdb_file(flow: Flow) -> None:
     with duckdb.connect(flow.folder / "shop.duckdb") as connection:
@@ -217,7 +220,7 @@ def write_files(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    [pytest.param(name, marks=[] if name in ("postgres", "files") else [pytest.mark.full]) for name in SOURCES],
+    [pytest.param(name, marks=[] if name == "postgres" else [pytest.mark.full]) for name in SOURCES],
 )
 @pytest.mark.server
 def test_hostile_names(flow: Flow, postgres_database: str, source: str) -> None:

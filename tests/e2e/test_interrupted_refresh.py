@@ -41,6 +41,7 @@ def interrupt(flow: Flow, mode: str, target: TargetPlace, points: list[tuple[str
     assert flow.actions()["orders"] in ("none", "change")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "mode"),
     [

@@ -149,6 +149,7 @@ def test_sidecars_are_maintained_with_their_table(flow: Flow) -> None:
     assert len(rows) == ROWS + 1 and (3, "a", False) in rows and (3, "changed", True) in rows
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("point", ["in_commit", pytest.param("after_commit", marks=pytest.mark.full)])
 def test_killed_it_changes_no_row_and_continues(flow: Flow, point: str) -> None:
     scatter(orders(flow))
@@ -186,6 +187,7 @@ def test_a_table_that_a_killed_run_has_begun_is_left_alone_until_it_is_finished(
     must_equal_its_source(flow)
 
 
+@pytest.mark.full
 def test_nobody_else_runs_the_flow_meanwhile(flow: Flow) -> None:
     scatter(orders(flow))
     stopped_at = {"FLOWCTL_CRASH_AT": "in_commit:orders", "FLOWCTL_CRASH_WITH": "SIGSTOP"}

@@ -34,6 +34,7 @@ PARTS = (
     ("void", "disturbed", "disturbed"), ("void", "write", "disturbed"), ("void", "void", "write"),
 )  # fmt: skip
 SHORT, LONG = 12, 160
+MODES = ("append", pytest.param("truncate", marks=pytest.mark.full), "merge")
 Row = tuple[int, str]
 
 
@@ -99,7 +100,7 @@ def rows_of_files(location: TableLocation, files: Sequence[Mapping[str, Any]]) -
     return found
 
 
-@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("numbers", [SHORT, pytest.param(LONG, marks=pytest.mark.full)])
 def test_delta_with_flowctls_own_commits(on_sail: Racers, tmp_path: Path, mode: str, numbers: int) -> None:
     track = delta_track(str(tmp_path / "lake"))
@@ -128,7 +129,7 @@ def test_delta_on_an_object_store(
         raced(there, track, mode, numbers, lambda: read_delta(track))
 
 
-@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("numbers", [SHORT, pytest.param(LONG, marks=pytest.mark.full)])
 def test_sqlite(on_sail: Racers, tmp_path: Path, mode: str, numbers: int) -> None:
     path = tmp_path / "target.db"
@@ -143,7 +144,7 @@ def test_sqlite(on_sail: Racers, tmp_path: Path, mode: str, numbers: int) -> Non
     raced(on_sail, Track("sqlite", {"path": str(path)}), mode, numbers, read)
 
 
-@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("numbers", [SHORT, pytest.param(LONG, marks=pytest.mark.full)])
 def test_postgres(on_sail: Racers, postgres_database: str, mode: str, numbers: int) -> None:
     import psycopg

@@ -164,6 +164,7 @@ def test_columns_go_back_too(tmp_path: Path) -> None:
     assert found == sqlite_rows(tmp_path / "source.db", "SELECT id, size FROM orders")
 
 
+@pytest.mark.full
 def test_what_cannot_be_restored_says_why(tmp_path: Path) -> None:
     flow, contents = with_three_commits(tmp_path, "orders")
     assert "no sequence number 7" in (said := restore(flow, "orders", "7", expect=6)) and "from 1 to 3" in said

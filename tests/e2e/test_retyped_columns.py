@@ -31,6 +31,7 @@ def hint(flow: Flow, *args: str) -> str:
     return str(step["hint"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("column", ["ver", pytest.param("v", marks=pytest.mark.full)])
 def test_a_column_of_a_target_that_cannot_change_its_type(tmp_path: Path, column: str) -> None:
     flow = Flow(tmp_path)

@@ -73,6 +73,7 @@ def suffer(flow: Flow, accident: str, mode: str, target: TargetPlace, spark: str
     must_be_right(mode, target, source)
 
 
+@pytest.mark.full
 def test_after_an_accident_the_target_is_right(tmp_path: Path) -> None:
     suffer(Flow(tmp_path), "lost", "scd2", place("sqlite", tmp_path, ""), "sail")
 

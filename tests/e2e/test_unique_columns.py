@@ -65,6 +65,7 @@ INDEX = "CREATE UNIQUE INDEX unique_email ON people (email)"
 CONSTRAINT = "ALTER TABLE people ADD CONSTRAINT unique_email UNIQUE (email)"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "unique", "statements"),
     [

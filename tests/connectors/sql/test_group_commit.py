@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ATOMIC = [
     name for name in sorted(FACTORIES) if (can := capabilities(name).target) is not None and can.atomic == "database"
 ]
-pytestmark = [pytest.mark.parametrize("place", ATOMIC, indirect=True)]
+pytestmark = [pytest.mark.parametrize("place", ATOMIC, indirect=True), pytest.mark.long_on_spark]
 TABLES = ("b orders", "a lines")
 
 CHILD = """

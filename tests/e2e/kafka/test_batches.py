@@ -145,6 +145,7 @@ def test_a_message_that_does_not_fit_stops_only_what_follows(tmp_path: Path, kaf
     assert target.rows(("id",)) == sorted(((at,) for at in range(65)), key=repr)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "kind", ["sqlite", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("delta", "postgres"))]
 )

@@ -94,6 +94,7 @@ def test_keys_with_ids_in_headers(flow: Flow, target: TargetPlace, orders: Order
     assert target.rows(("id", "name")) == [(1, "c")]
 
 
+@pytest.mark.full
 def test_json_with_ids_in_headers(flow: Flow, target: TargetPlace, orders: Orders) -> None:
     table = f"from: 'bus:{orders.topic}', mode: append, format: {{type: json, registry: true}}"
     write_flow(flow, orders.address, orders.url, target, table)

@@ -207,6 +207,7 @@ def test_letters_of_a_number_that_is_given_up_are_sent_again(flows: Flows, topic
     assert sorted(numbers) == [b"2", b"3"]
 
 
+@pytest.mark.full
 def test_tables_and_flows_share_a_table_for_letters(flows: Flows, topic: str) -> None:
     """Equal sequence numbers of two tables, and of two flows, are distinguished; each table replays its own."""
     first, second = Mixed(flows.address, topic, 1), Mixed(flows.address, f"{topic}.2", 1)
@@ -268,6 +269,7 @@ def test_letters_stay_where_they_were_when_the_place_changes(flows: Flows, topic
     assert flows.table().rows(ROWS) == good(sent)
 
 
+@pytest.mark.full
 def test_a_topic_as_target_has_letters_elsewhere(flows: Flows, topic: str) -> None:
     sent, out, dead = Mixed(flows.address, topic, 1), f"{topic}.out", f"{topic}.dead"
     check = "expect: [{column: id, between: [0, 15], on_fail: quarantine}]"

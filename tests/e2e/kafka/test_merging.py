@@ -167,6 +167,7 @@ def test_a_history_of_messages(tmp_path: Path, kafka_broker: str, topic: str) ->
     ]
 
 
+@pytest.mark.full
 def test_changes_appended_with_what_they_do(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
     kafka.create_topic(kafka_broker, topic)

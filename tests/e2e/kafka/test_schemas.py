@@ -125,7 +125,7 @@ def test_changes_of_debezium_in_avro(flow: Flow, target: TargetPlace, orders: Or
     assert target.rows(("id", "name")) == [(1, "b")]
 
 
-@pytest.mark.parametrize("kind", ["avro", "protobuf"])
+@pytest.mark.parametrize("kind", ["avro", pytest.param("protobuf", marks=pytest.mark.full)])
 def test_keys_with_schemas(flow: Flow, target: TargetPlace, orders: Orders, kind: str) -> None:
     """The key's columns are the row's, also where the value has them too."""
     table = f"from: 'bus:{orders.topic}', mode: merge, key: [id], format: {{type: {kind}, key: {{}}}}"
@@ -192,7 +192,9 @@ def test_schemas_in_files(flow: Flow, target: TargetPlace, kafka_broker: str, to
 
 
 @pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.full)])
-@pytest.mark.parametrize("format", ["type: avro", "type: protobuf", "type: json, registry: true"])
+@pytest.mark.parametrize(
+    "format", ["type: avro", "type: protobuf", pytest.param("type: json, registry: true", marks=pytest.mark.full)]
+)
 def test_a_table_through_a_topic_with_schemas(
     flow: Flow, kafka_broker: str, schema_registry: str, topic: str, format: str, mode: str
 ) -> None:
@@ -230,6 +232,7 @@ def write_sent(flow: Flow, address: str, url: str, topic: str) -> None:
     write_bus(flow, address, "  db: {type: sqlite, path: shop.db}", table, registry=url)
 
 
+@pytest.mark.full
 def test_a_schema_that_a_subject_does_not_allow(
     flow: Flow, kafka_broker: str, schema_registry: str, topic: str
 ) -> None:

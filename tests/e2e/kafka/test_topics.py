@@ -181,6 +181,7 @@ def test_json_into_typed_columns(tmp_path: Path, kafka_broker: str, topic: str) 
     assert sqlite_rows(tmp_path / "out.db", "SELECT * FROM clicks") == rows
 
 
+@pytest.mark.full
 def test_a_table_for_each_topic_of_a_pattern(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     for name in ("orders", "lines.v2"):
         Clicks(kafka_broker, f"{topic}.{name}", 1).send(3)

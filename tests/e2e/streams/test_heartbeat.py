@@ -82,6 +82,7 @@ def test_in_every_version(major: int, tmp_path: Path) -> None:
         must_move_on(url, tmp_path)
 
 
+@pytest.mark.full
 def test_without_one_nothing_lands(tmp_path: Path, postgres_database: str) -> None:
     """Nor is anything kept of transactions in which nothing concerns the stream."""
     with (
