@@ -73,6 +73,7 @@ def position(flow: Flow, table: str) -> object:
     return flow.run("state", "show", "flow.yaml", table, "--format", "json", expect=0).json()["table"]["position"]
 
 
+@pytest.mark.full
 def test_a_range_is_read_again_and_the_position_stays(flow: Flow) -> None:
     before = position(flow, "orders")
     plan = flow.plan("--select", "orders", *OCTOBER)
@@ -127,6 +128,7 @@ def test_a_killed_backfill_is_finished_by_the_next_run(flow: Flow, table: str, p
     assert current == sorted(expected.items())
 
 
+@pytest.mark.full
 def test_what_has_no_range(flow: Flow) -> None:
     for arguments, code, said in (
         (["--select", "log", "--from", "1"], 6, "append would write the rows of a range that is read again twice"),

@@ -161,6 +161,7 @@ def test_sqlite_names_what_lets_a_required_column_go(tmp_path: Path, postgres_da
     assert shop.rows("id", "note") == [(1, "a"), (2, "b"), (3, None)]
 
 
+@pytest.mark.full
 def test_values_of_others_are_overwritten_only_where_that_is_accepted(tmp_path: Path, postgres_database: str) -> None:
     shop = Shop(tmp_path, "sqlite", postgres_database)
     shop.table(MERGE)

@@ -29,6 +29,7 @@ def read(flow: Flow) -> list[Row]:
     return sorted(delta_rows(flow.folder / "lake" / "t", ["id"]))
 
 
+@pytest.mark.full
 def test_where_a_connection_comes_from_does_not_matter_to_its_tables(tmp_path: Path) -> None:
     flow = Flow(tmp_path)
     database = tmp_path / "app.db"

@@ -69,6 +69,7 @@ def test_it_says_what_would_change_and_leaves_nothing_behind(flow: Flow) -> None
     assert files(flow) == before
 
 
+@pytest.mark.full
 def test_a_saved_plan_holds_what_was_found_and_apply_ignores_it(flow: Flow) -> None:
     flow.run("plan", "flow.yaml", "--effects", "--samples", "1", "--out", "plan.json", expect=0)
     saved = json.loads((flow.folder / "plan.json").read_text())
@@ -91,7 +92,7 @@ def test_what_would_stop_the_run_has_the_exit_code_of_the_run(flow: Flow) -> Non
     assert (found["exit_code"], found["stopped"]) == (6, "guard.max_deleted 10%: 1 of 2 rows would be deleted")
 
 
-@pytest.mark.parametrize("point", ["during_stage", "after_stage"])
+@pytest.mark.parametrize("point", ["during_stage", pytest.param("after_stage", marks=pytest.mark.full)])
 def test_a_killed_one_leaves_folders_of_the_buffer_that_the_next_run_removes(flow: Flow, point: str) -> None:
     flow.run("plan", "flow.yaml", "--effects", env={"FLOWCTL_CRASH_AT": point}, expect=-9)
     left = [name for name in files(flow) if name not in ("flow.yaml", "source.db")]

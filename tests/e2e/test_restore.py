@@ -69,6 +69,7 @@ def restore(flow: Flow, table: str, to: str, expect: int = 0, **env: str) -> str
     return flow.run("restore", "flow.yaml", table, "--to", to, "--yes", env=env, expect=expect).words
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "table", ["orders", *(pytest.param(one, marks=pytest.mark.full) for one in ("events", "versions"))]
 )
