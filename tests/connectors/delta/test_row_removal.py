@@ -95,6 +95,7 @@ def test_sparks_vectors_and_ours_add_up(writer: Writer) -> None:
     assert found.count() == len(alive) - 1
 
 
+@pytest.mark.long_on_spark
 def test_a_file_without_rows_is_gone(writer: Writer) -> None:
     merge(writer, upserts(*(row(id) for id in range(4))), 1)
     first = {file["path"] for file in delta_tables.files(writer)}
@@ -105,6 +106,7 @@ def test_a_file_without_rows_is_gone(writer: Writer) -> None:
     assert not any("deletionVector" in file for file in delta_tables.files(writer))
 
 
+@pytest.mark.long_on_spark
 def test_nothing_changed_touches_no_file(writer: Writer) -> None:
     merge(writer, upserts(row(1), row(2)), 1)
     before = delta_tables.files(writer)
@@ -140,6 +142,7 @@ def test_histories_by_both_writers_are_those_of_a_dictionary(
     assert any("deletionVector" in file for file in delta_tables.files(writer))
 
 
+@pytest.mark.long_on_spark
 def test_vectors_outlive_a_checkpoint(writer: Writer) -> None:
     """Those are deltalake's, made every tenth version."""
     merge(writer, upserts(*(row(id) for id in range(40))), 1)

@@ -191,6 +191,7 @@ def test_a_file_that_is_gone_is_tried_again(tmp_path: Path) -> None:
         search(tmp_path, [DataFile("f", BitMap64, {})], [ID], pa.table({"id": [1]}))
 
 
+@pytest.mark.long_on_spark
 def test_values_of_every_type_that_stay_with_a_changed_row(writer: Writer) -> None:
     """They go through this process, as columns that are not the batch's; and a row that comes again is no change."""
     columns = (ID, *(Column(name, kind) for name, (kind, _) in ALL.items()), NAME)

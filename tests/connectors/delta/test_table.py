@@ -49,6 +49,7 @@ def once(work: object) -> object:
     return lambda: next(calls, lambda: None)()
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize("mode", ["append", pytest.param("truncate", marks=pytest.mark.full), "merge"])
 def test_a_void_is_decided_on_the_version_that_it_is_written_over(writer: Writer, mode: Mode) -> None:
     """The stale writer lands after the void has asked for the number: then the number is its, and no void."""
@@ -61,7 +62,10 @@ def test_a_void_is_decided_on_the_version_that_it_is_written_over(writer: Writer
 
 
 @pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
-@pytest.mark.parametrize("layout", [PLAIN, PARTITIONED], ids=["plain", "partitioned"])
+@pytest.mark.parametrize(
+    "layout",
+    [pytest.param(PLAIN, id="plain", marks=pytest.mark.long_on_spark), pytest.param(PARTITIONED, id="partitioned")],
+)
 def test_a_write_whose_number_was_given_up_meanwhile_says_so(writer: Writer, mode: Mode, layout: Layout) -> None:
     batch = upserts if mode == "merge" else lambda *rows: list(rows)
     writer.write(batch(row(1)), 1, mode, layout=layout, create=create(writer, layout))
@@ -70,6 +74,7 @@ def test_a_write_whose_number_was_given_up_meanwhile_says_so(writer: Writer, mod
     assert writer.place.read(["id"]) == [(1,)]
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize(
     "layout",
     [
@@ -96,6 +101,7 @@ def test_a_new_table_without_deletion_vectors_takes_its_first_merge_at_once(writ
     assert writer.place.read(["id"]) == [(1,)]
 
 
+@pytest.mark.long_on_spark
 def test_a_failed_checkpoint_is_a_warning(writer: Writer) -> None:
     for seq in range(1, 10):
         writer.write([row(seq)], seq)
@@ -111,6 +117,7 @@ def test_a_failed_checkpoint_is_a_warning(writer: Writer) -> None:
     assert writer.committed().seq == 10
 
 
+@pytest.mark.long_on_spark
 def test_a_copy_of_the_record_that_cannot_be_kept_is_a_warning(writer: Writer) -> None:
     writer.write([row(1)], 1)
     kept = Path(delta_tables.location(writer).url, "_flowctl", "commits")
