@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ _numbers = itertools.count(1)
 #: A test that uses one of these starts a database, an object store or an engine: `make test-unit` leaves it out.
 SERVER_FIXTURES = {
     "postgres_server",
+    "databases",
     "kafka_broker",
     "schema_registry",
     "s3_server",
@@ -92,6 +93,12 @@ def postgres_database(postgres_server: str) -> Iterator[str]:
     """The libpq URL of an empty database of this test alone."""
     with postgres.database(postgres_server, f"test_{os.getpid()}_{next(_numbers)}") as url:
         yield url
+
+
+@pytest.fixture
+def databases(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Gives an empty database by the name of its fixture; its server starts when it is needed."""
+    return lambda fixture: str(request.getfixturevalue(fixture))
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from tests import engines
 from tests.connectors.hostile import TEXTS
+from tests.e2e.targets import Databases, place, quoted
 
 #: Every target takes these, and roles need them: text, text, an integer, a timestamp.
 KEY = (TEXTS["dots"], TEXTS["backtick"])
@@ -63,12 +64,11 @@ class PostgresSource:
     hints: Mapping[str, Any] = {}
     keeps_all = False
 
-    def __init__(self, url: str, _folder: Path) -> None:
-        self.connection = {"type": "postgres", "url": url}
-        self.reference = "src:public.odd"
-        self._url = url
+    def __init__(self, databases: Databases, folder: Path) -> None:
+        there = place("postgres", folder, databases).named("odd")
+        self.connection, self.reference, self._url = there.options, f"src:{there.object}", there.database
         listed = sql.SQL(", ").join(sql.SQL("{} " + _type(name, "bigint")).format(_name(name)) for name in self.names)  # type: ignore[arg-type]
-        with psycopg.connect(url, autocommit=True) as connection:
+        with psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE TABLE odd ({})").format(listed))
         self.put(before(self.names))
 
@@ -97,7 +97,7 @@ class SqliteSource:
     hints: Mapping[str, Any] = {}
     keeps_all = False
 
-    def __init__(self, _url: str, folder: Path) -> None:
+    def __init__(self, _databases: Databases, folder: Path) -> None:
         self.connection = {"type": self.type, "path": f"source.{self.type}"}
         self.reference = "src:odd"
         self._path = folder / f"source.{self.type}"
@@ -138,7 +138,7 @@ class FilesSource:
     kinds: Mapping[str, str] = {CURSOR: "bigint", EVENT: "timestamp_ntz"}
     keeps_all = True
 
-    def __init__(self, _url: str, folder: Path) -> None:
+    def __init__(self, _databases: Databases, folder: Path) -> None:
         self.connection = {"type": "files", "path": "."}
         self.reference = "src:in/*.csv"
         self._folder = folder / "in"
@@ -174,10 +174,6 @@ SOURCES = {
     "duckdb": DuckdbSource,
     "files": FilesSource,
 }
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _name(name: str) -> sql.Identifier:

@@ -111,7 +111,7 @@ def end_of_stopped(process: subprocess.Popen[str], seconds: float = 120.0) -> tu
 
 
 def sqlite_rows(path: Path, query: str) -> list[Row]:
-    connection = sqlite3.connect(path)
+    connection = sqlite3.connect(path, timeout=30)
     try:
         return sorted(connection.execute(query).fetchall(), key=repr)
     finally:
@@ -119,7 +119,7 @@ def sqlite_rows(path: Path, query: str) -> list[Row]:
 
 
 def sqlite_script(path: Path, script: str) -> None:
-    connection = sqlite3.connect(path)
+    connection = sqlite3.connect(path, timeout=30)
     try:
         connection.executescript(script)
     finally:
@@ -146,12 +146,17 @@ def postgres_rows(url: str, query: str) -> list[Row]:
 
 
 def delta_rows(path: Path, columns: Sequence[str]) -> list[Row]:
-    """The committed content, as another reader of Delta sees it; moments without their zone, which is UTC."""
+    listed = ", ".join(f'"{name}"' for name in columns)
+    return delta_query(path, f"SELECT {listed} FROM t")
+
+
+def delta_query(path: Path, query: str) -> list[Row]:
+    """The rows of ``query``, in which the table is ``t``, as another reader of Delta sees them; moments without their
+    zone, which is UTC."""
     from deltalake import DeltaTable, QueryBuilder
 
-    listed = ", ".join(f'"{name}"' for name in columns)
-    query = QueryBuilder().register("t", DeltaTable(str(path))).execute(f"SELECT {listed} FROM t")
-    rows = pa.table(query.read_all()).to_pylist()
+    found = QueryBuilder().register("t", DeltaTable(str(path))).execute(query)
+    rows = pa.table(found.read_all()).to_pylist()
     return sorted((tuple(_without_zone(value) for value in row.values()) for row in rows), key=repr)
 
 
