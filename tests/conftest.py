@@ -17,7 +17,7 @@ from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
 from flowctl.storage.blobs import BlobStore
 from tests import engines
-from tests.services import kafka, postgres, s3, schemas
+from tests.services import kafka, mariadb, postgres, s3, schemas
 from tests.services import spark as spark_servers
 from tests.services.s3_proxy import S3Proxy
 from tests.storage.stores import StoreAddress, s3_address
@@ -30,6 +30,7 @@ _numbers = itertools.count(1)
 #: A test that uses one of these starts a database, an object store or an engine: `make test-unit` leaves it out.
 SERVER_FIXTURES = {
     "postgres_server",
+    "mariadb_server",
     "databases",
     "kafka_broker",
     "schema_registry",
@@ -55,7 +56,7 @@ STORES = [
 
 
 #: Targets that this process writes alone, whatever the engine: their tests are `full` on Spark.
-EMBEDDED = ("duckdb", "sqlite")
+EMBEDDED = ("duckdb", "mysql", "sqlite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -92,6 +93,20 @@ def postgres_server() -> Iterator[str]:
 def postgres_database(postgres_server: str) -> Iterator[str]:
     """The libpq URL of an empty database of this test alone."""
     with postgres.database(postgres_server, f"test_{os.getpid()}_{next(_numbers)}") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[mariadb.Server]:
+    """A MariaDB of our own. Use ``mysql_database`` for tables."""
+    with mariadb.server() as started:
+        yield started
+
+
+@pytest.fixture
+def mysql_database(mariadb_server: mariadb.Server) -> Iterator[str]:
+    """The URL of an empty database of this test alone."""
+    with mariadb.database(mariadb_server, f"test_{os.getpid()}_{next(_numbers)}") as url:
         yield url
 
 

@@ -145,6 +145,32 @@ def postgres_rows(url: str, query: str) -> list[Row]:
         return sorted(connection.execute(query).fetchall(), key=repr)
 
 
+def mysql_rows(url: str, script: str) -> list[Row]:
+    """The rows of the last of some statements, which name columns in double quotes; booleans are integers."""
+    from urllib.parse import urlsplit
+
+    import pymysql
+    from pymysql.constants import CLIENT
+
+    there = urlsplit(url)
+    connection = pymysql.connect(
+        host=there.hostname,
+        port=there.port or 3306,
+        user=there.username,
+        password=there.password or "",
+        database=there.path.strip("/"),
+        client_flag=CLIENT.MULTI_STATEMENTS,
+        init_command="SET sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES', time_zone = '+00:00'",
+        autocommit=True,
+    )
+    with connection, connection.cursor() as cursor:
+        cursor.execute(script)
+        rows = list(cursor.fetchall())
+        while cursor.nextset():
+            rows = list(cursor.fetchall())
+    return sorted(rows, key=repr)
+
+
 def delta_rows(path: Path, columns: Sequence[str]) -> list[Row]:
     listed = ", ".join(f'"{name}"' for name in columns)
     return delta_query(path, f"SELECT {listed} FROM t")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from flowctl.engine.session import reachable
-from tests.e2e.flows import Row, delta_query, duckdb_rows, postgres_rows, sqlite_rows, sqlite_script
+from tests.e2e.flows import Row, delta_query, duckdb_rows, mysql_rows, postgres_rows, sqlite_rows, sqlite_script
 
 Kind = str
 #: Gives the URL of an empty database by the name of its fixture, whose server starts with the first question.
@@ -255,7 +255,43 @@ class PostgresPlace(SqlPlace):
         return self.refuses_column(name)
 
 
-_PLACES: tuple[type[TargetPlace], ...] = (DeltaPlace, SqlitePlace, DuckdbPlace, PostgresPlace)
+class MysqlPlace(SqlPlace):
+    kind, fixture = "mysql", "mysql_database"
+    env: ClassVar[Mapping[str, str]] = {"MYSQL_PASSWORD": "my-etl-secret"}
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"type": "mysql", "url": self.database.replace("my-etl-secret", "${secret:env:MYSQL_PASSWORD}")}
+
+    @property
+    def given(self) -> dict[str, str]:
+        return {"url": self.database}
+
+    def fetch(self, query: str) -> list[Row]:
+        return mysql_rows(self.database, query.replace("{table}", self.sql))
+
+    def run(self, script: str) -> None:
+        mysql_rows(self.database, script.replace("{table}", self.sql))
+
+    def columns(self) -> list[str]:
+        query = "SELECT ORDINAL_POSITION, COLUMN_NAME FROM information_schema.COLUMNS"
+        rows = self.fetch(f"{query} WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{self.name}'")
+        return [str(name) for _, name in sorted(rows)]
+
+    def everything(self) -> list[Row]:
+        return self.fetch(
+            "SELECT TABLE_NAME, CREATE_TIME, UPDATE_TIME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()"
+        )
+
+    def refuses_column(self, name: str) -> bool:
+        return len(name) > 64 or any(ord(letter) > 0xFFFF for letter in name) or name.endswith(" ")
+
+    def refuses_table(self, name: str) -> bool:
+        is_long = sum(1 if letter.isascii() and letter.isalnum() else 5 for letter in name) > 250
+        return is_long or self.refuses_column(name)
+
+
+_PLACES: tuple[type[TargetPlace], ...] = (DeltaPlace, SqlitePlace, DuckdbPlace, PostgresPlace, MysqlPlace)
 _BY_KIND = {place.kind: place for place in _PLACES}
 KINDS: tuple[Kind, ...] = tuple(_BY_KIND)
 #: Databases: each of their tables is read and changed by SQL.
