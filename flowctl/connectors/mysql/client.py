@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import socket
-import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from flowctl.connectors.mysql.errors import explained
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.sql.watch import Line, watched
-from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
+from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.spec import urls
 
 #: Stands for a parameter: no name holds it, and unlike ``%s`` nothing else in a statement looks like it.
@@ -220,17 +219,15 @@ class Client:
             (socket.TCP_USER_TIMEOUT, timeouts.TCP_UNACKNOWLEDGED * 1000),
         ):
             driver._sock.setsockopt(socket.IPPROTO_TCP, option, round(value))
-        if self.sslmode not in ("disable", "prefer") and not isinstance(driver._sock, ssl.SSLSocket):
-            driver._force_close()
-            raise AccessDenied(
-                f"MySQL {self.place} does not offer TLS, which the connection's sslmode requires",
-                hint="Configure TLS on the server, or set `sslmode: prefer`",
-            )
         return driver
 
     def _tls_options(self) -> dict[str, Any]:
         if self.sslmode == "disable":
             return {"ssl_disabled": True}
+        if self.sslmode == "prefer" and not self.tls:
+            return {}  # the driver's own way: TLS if the server has it, unverified
+        import ssl
+
         try:
             context = ssl.create_default_context(cafile=self.tls.get("ssl_ca"))
             if "ssl_cert" in self.tls:

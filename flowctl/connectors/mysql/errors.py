@@ -14,6 +14,8 @@ _CONNECTION = (1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317,
                2013, 2055, 3024, 4031)  # fmt: skip
 _READ_ONLY = (1290, 1792, 1836)
 _IN_USE = (1091, 1553, 1829, 1846, 3108, 3837, 3959, 1901, 1072, 1217, 1451)
+#: The driver's: the server has no TLS, or its handshake failed.
+_NO_TLS = 2026
 #: The error of a row that a unique key refuses.
 DUPLICATE = 1062
 ROW_SIZE = (1118, 1117)
@@ -29,7 +31,11 @@ def code_of(error: BaseException) -> int:
 def explained(error: Exception, place: str, user: str) -> FlowctlError:
     code = code_of(error)
     text = str(error.args[1] if code and len(error.args) > 1 else error)
-    message = f"MySQL {place}: {_VALUE.sub(r'\1 … \2', text)}"
+    without_value = _VALUE.sub(r"\1 … \2", text)
+    message = f"MySQL {place}: {without_value}"
+    if code == _NO_TLS:
+        message = f"MySQL {place} does not offer TLS, which the connection requires"
+        return AccessDenied(message, hint="Configure TLS on the server, or set `sslmode: prefer` without files for TLS")
     if code in _LOGIN or (not code and "caching_sha2" in text):
         return AccessDenied(message, hint="Check user, password, database and the user's hosts on the server")
     if code in _RIGHTS:

@@ -69,7 +69,8 @@ def _drop(connection: MysqlConnection, schema: str, name: str) -> None:
 
 
 def load(client: Client, rows: Batch, columns: Sequence[Column], stage: tuple[str, str]) -> int:
-    """The number of rows. ``rows`` are in the order of ``columns``, in the form of :mod:`flowctl.connectors.sql.storable`."""
+    """Returns the number of rows. ``rows`` are in the order of ``columns``, in the form of
+    :mod:`flowctl.connectors.sql.storable`."""
     facts = client.facts
     if facts is None or not facts.takes_files:
         with client.connect() as connection:
@@ -133,7 +134,7 @@ def _insert(
         size += len(text) + 1
     if waiting:
         connection.execute(head + ",".join(waiting))
-    return batch.num_rows
+    return int(batch.num_rows)
 
 
 def _literals(values: pa.Array, column: Column) -> list[str]:
