@@ -15,7 +15,7 @@ from psycopg import sql
 
 from tests import engines
 from tests.connectors.hostile import TEXTS
-from tests.e2e.targets import Databases, place, quoted
+from tests.e2e.targets import Databases, place, quoted, sql_place
 
 #: Every target takes these, and roles need them: text, text, an integer, a timestamp.
 KEY = (TEXTS["dots"], TEXTS["backtick"])
@@ -129,6 +129,29 @@ class DuckdbSource(SqliteSource):
             connection.execute(statement, list(values))
 
 
+class MysqlSource:
+    """Names have 64 characters at most."""
+
+    kinds: Mapping[str, str] = {}
+    hints: Mapping[str, Any] = {}
+    keeps_all = False
+
+    def __init__(self, databases: Databases, folder: Path) -> None:
+        self._there = sql_place("mysql", folder, databases).named("odd")
+        self.connection, self.reference = self._there.options, f"src:{self._there.object}"
+        self.names = [name for name in NAMES if not self._there.refuses_column(name)]
+        listed = ", ".join(f"{quoted(name)} {_type(name, 'bigint', 'datetime(6)')}" for name in self.names)
+        self._there.run(f"CREATE TABLE {{table}} ({listed})")
+        self.put(before(self.names))
+
+    def put(self, rows: Sequence[Row], *, adds: bool = False) -> None:
+        for one in rows:
+            if not adds:
+                self._there.run(f"DELETE FROM {{table}} WHERE {quoted(KEY[0])} = {_literal(one[KEY[0]])}")
+            values = ", ".join(_literal(str(one[name])) for name in self.names)
+            self._there.run(f"INSERT INTO {{table}} VALUES ({values})")
+
+
 class FilesSource:
     """One file for each batch, the first under one hostile name, the second under another; and beside them, empty but
     for a header, one of every name that a file can have."""
@@ -172,6 +195,7 @@ SOURCES = {
     "parts": PartsOfPostgresSource,
     "sqlite": SqliteSource,
     "duckdb": DuckdbSource,
+    "mysql": MysqlSource,
     "files": FilesSource,
 }
 
@@ -180,5 +204,9 @@ def _name(name: str) -> sql.Identifier:
     return sql.Identifier(name)
 
 
-def _type(name: str, integer: str) -> str:
-    return {CURSOR: integer, EVENT: "timestamp"}.get(name, "text")
+def _type(name: str, integer: str, timestamp: str = "timestamp") -> str:
+    return {CURSOR: integer, EVENT: timestamp}.get(name, "text")
+
+
+def _literal(text: str) -> str:
+    return "x'" + text.encode().hex() + "'"

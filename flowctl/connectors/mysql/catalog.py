@@ -82,7 +82,7 @@ def find(connection: MysqlConnection, objects: Iterable[ObjectName]) -> dict[Obj
     """The objects that exist; one query for each database."""
     wanted = {object: parts_of(connection, object) for object in objects}
     there: dict[tuple[str, str], Found] = {}
-    for schema, names in _by_schema(wanted.values()).items():
+    for schema, names in by_schema(wanted.values()).items():
         rows = connection.fetch(
             "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS, DATA_LENGTH, TABLE_COMMENT"
             f" FROM information_schema.TABLES WHERE TABLE_SCHEMA = {MARKER}"
@@ -114,6 +114,7 @@ def describe(connection: MysqlConnection, objects: Sequence[ObjectName]) -> dict
                 "is_table": one.is_table,
                 "engine": one.engine,
                 "filled": {row["name"]: fill for row in of_table if (fill := _fill(row))},
+                "altered": {row["name"]: ending for row in of_table if (ending := _ending(row)) is not None},
             },
             system=system_of(connection, one.schema),
             created_by=one.creator,
@@ -147,20 +148,23 @@ def _length(field: Any) -> int:
 
 def _column_rows(connection: MysqlConnection, found: Iterable[Found]) -> dict[tuple[str, str], list[dict[str, Any]]]:
     rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for schema, names in _by_schema((one.schema, one.name) for one in found).items():
+    for schema, names in by_schema((one.schema, one.name) for one in found).items():
         listed = connection.fetch(
             "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA,"
-            f" COLUMN_COMMENT FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = {MARKER}"
-            f" AND TABLE_NAME IN ({', '.join([MARKER] * len(names))}) ORDER BY ORDINAL_POSITION",
+            " COLUMN_COMMENT, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.COLUMNS"
+            f" WHERE TABLE_SCHEMA = {MARKER} AND TABLE_NAME IN ({', '.join([MARKER] * len(names))})"
+            " ORDER BY ORDINAL_POSITION",
             [schema, *names],
         )
-        for schema_name, table, name, kind, nullable, default, extra, comment in listed:
+        for schema_name, table, name, kind, nullable, default, extra, comment, charset, collation in listed:
             row = {
                 "name": name,
                 "native": native_type(_text(kind), _text(comment)),
                 "nullable": nullable == "YES",
                 "default": default,
                 "extra": extra or "",
+                "comment": _text(comment),
+                "texts": f" CHARACTER SET {charset} COLLATE {collation}" if charset else "",
             }
             rows.setdefault((schema_name, table), []).append(row)
     return rows
@@ -168,7 +172,7 @@ def _column_rows(connection: MysqlConnection, found: Iterable[Found]) -> dict[tu
 
 def _primary_keys(connection: MysqlConnection, found: Iterable[Found]) -> dict[tuple[str, str], list[str]]:
     keys: dict[tuple[str, str], list[str]] = {}
-    for schema, names in _by_schema((one.schema, one.name) for one in found).items():
+    for schema, names in by_schema((one.schema, one.name) for one in found).items():
         listed = connection.fetch(
             "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME FROM information_schema.STATISTICS"
             f" WHERE TABLE_SCHEMA = {MARKER} AND TABLE_NAME IN ({', '.join([MARKER] * len(names))})"
@@ -198,7 +202,15 @@ def _fill(row: Mapping[str, Any]) -> Fill | None:
     return "default" if has_default or "auto_increment" in row["extra"].lower() else None
 
 
-def _by_schema(names: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def _ending(row: Mapping[str, Any]) -> str | None:
+    """What follows the type of a column that is declared again, which MySQL requires for every change of it: the
+    character set of a text. None for a column with more than that, such as a default, which it would lose."""
+    is_plain = not _fill(row) and not row["extra"] and row["comment"] in ("", row["native"].partition(" comment ")[2])
+    return str(row["texts"]) if is_plain else None
+
+
+def by_schema(names: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The names of each database, given (database, name)."""
     found: dict[str, list[str]] = {}
     for schema, name in names:
         found.setdefault(schema, []).append(name)

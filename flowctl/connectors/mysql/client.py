@@ -19,6 +19,7 @@ from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.sql.watch import Line, watched
 from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.spec import urls
+from flowctl.sql import dialects
 
 #: Stands for a parameter: no name holds it, and unlike ``%s`` nothing else in a statement looks like it.
 MARKER = "\0"
@@ -119,7 +120,7 @@ class MysqlConnection:
     def bound(self, statement: str, parameters: Sequence[Any]) -> str:
         first, *rest = statement.split(MARKER)
         assert len(rest) == len(parameters), "a parameter is missing"
-        literals = [self.driver.literal(value) for value in parameters]
+        literals = map(_literal, parameters)
         return first + "".join(literal + part for literal, part in zip(literals, rest, strict=True))
 
     @contextmanager
@@ -132,6 +133,17 @@ class MysqlConnection:
         finally:
             self.busy = False
             cursor.close()
+
+
+def _literal(value: str | int | None) -> str:
+    """As read in the sessions' sql_mode, in which a backslash escapes."""
+    match value:
+        case None:
+            return "NULL"
+        case int():
+            return str(int(value))
+        case str():
+            return dialects.text(value, "mysql")
 
 
 @dataclass(frozen=True)

@@ -61,17 +61,41 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
 
 def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
     """``change``, which has its statement, as one that stops the table; None if the server can make it."""
-    if change.action == "relax":
-        column = info.column(change.column)
-        if change.column in info.primary_key:
-            note, step = "may be null, and the primary key has it", "Drop the primary key: a UNIQUE key takes nulls"
-            return replace(change, action="fail", statement="", note=note, next_step=step)
-        if column is None or " comment " in column.native:
-            return None
-    if change.action == "drop" and change.column in info.primary_key:
-        note, step = "in use by the primary key", hindrances.drop_them(["the primary key"])
-        return replace(change, action="fail", statement="", note=note, next_step=step)
+    name = change.column
+    if change.action == "relax" and name in info.primary_key:
+        return _refused(
+            change, "may be null, and the primary key has it", "Drop the primary key: a UNIQUE key takes nulls"
+        )
+    if change.action in ("relax", "widen") and name not in info.extra.get("altered", {name: ""}):
+        note = "it has a default, a comment or an attribute, which would be lost"
+        return _refused(change, note, f"Change it with ALTER TABLE {info.object} MODIFY COLUMN {name} … yourself")
+    keys = info.extra.get("keys", {}).get(name, ())
+    if change.action in ("drop", "retype") and keys:
+        return _refused(change, f"in use by {hindrances.joined(keys)}", hindrances.drop_them(keys))
     return None
+
+
+def _refused(change: SchemaChange, note: str, next_step: str) -> SchemaChange:
+    return replace(change, action="fail", statement="", note=note, next_step=next_step)
+
+
+def keys_of(
+    connection: MysqlConnection, found: Mapping[ObjectName, TableInfo | None]
+) -> dict[ObjectName, dict[str, list[str]]]:
+    """The keys and indexes of each column, as people know them. With a column, MySQL drops it from all of them."""
+    named: dict[ObjectName, dict[str, list[str]]] = {}
+    for object, info in found.items():
+        if info is None:
+            continue
+        rows = connection.fetch(
+            "SELECT COLUMN_NAME, INDEX_NAME FROM information_schema.STATISTICS"
+            f" WHERE TABLE_SCHEMA = {MARKER} AND TABLE_NAME = {MARKER} AND COLUMN_NAME IS NOT NULL ORDER BY INDEX_NAME",
+            list(parts_of(connection, object)),
+        )
+        for column, index in rows:
+            name = "the primary key" if index == "PRIMARY" else f"index {index}"
+            named.setdefault(object, {}).setdefault(column, []).append(name)
+    return named
 
 
 def violated_constraint(

@@ -29,7 +29,7 @@ def dialect_of(collation: str) -> SqlDialect:
         insert_new="INSERT IGNORE INTO {table} ({columns}) VALUES ({values})",
         drop_temporary="DROP TEMPORARY TABLE {table}",
         widen="MODIFY COLUMN {column} {type}",
-        retype="MODIFY COLUMN {column} {type}",
+        retype="DROP COLUMN {column}, ADD COLUMN {column} {type}",
         with_creator=_with_creator,
     )
 
@@ -72,8 +72,9 @@ class MysqlSession(Session):
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         found = catalog.describe(self.connection, objects)
         following = refusals.following(self.connection, found)
+        keys = refusals.keys_of(self.connection, found)
         return {
-            object: info and _as_target(info, following.get(object, []), self.connection.facts.collation)
+            object: info and _as_target(info, following=following.get(object, []), keys=keys.get(object, {}))
             for object, info in found.items()
         }
 
@@ -87,7 +88,7 @@ class MysqlSession(Session):
         return self.dialect.table(catalog.parts_of(self.connection, object))
 
 
-def _as_target(info: TableInfo, following: list[str], collation: str) -> TableInfo:
+def _as_target(info: TableInfo, **known: Any) -> TableInfo:
     """A table that flowctl has created is identified by the intent that did: it is another one once it is recreated."""
     identity = f"{info.identity}/{info.created_by}" if info.created_by else info.identity
-    return replace(info, identity=identity, extra={**info.extra, "following": following, "collation": collation})
+    return replace(info, identity=identity, extra={**info.extra, **known})

@@ -18,6 +18,7 @@ from flowctl.connectors.exact import require_possible
 from flowctl.connectors.mysql import catalog
 from flowctl.connectors.mysql.client import Client, MysqlConnection
 from flowctl.connectors.mysql.columns import selected, to_arrow
+from flowctl.connectors.mysql.details import details, views
 from flowctl.connectors.mysql.types import data_type
 from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import Condition
@@ -28,6 +29,7 @@ from flowctl.connectors.sql.source import (
     read_watermark,
     watermark_values,
 )
+from flowctl.connectors.survey import Details
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
@@ -71,6 +73,14 @@ class MysqlSource(LandedSource):
                 else self._described_query(connection, relation)
                 for relation in relations
             }
+
+    def details(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, Details]:
+        with self.client.connect() as connection:
+            return details(connection, objects)
+
+    def views(self) -> Sequence[ObjectName]:
+        with self.client.connect() as connection:
+            return views(connection)
 
     def why_missing(self, relation: Relation) -> Missing:
         place = f"the database {self.client.database} at {self.client.host}:{self.client.port}"

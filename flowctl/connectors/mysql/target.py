@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors import refusal
 from flowctl.connectors.base import Capabilities, OpenContext
@@ -33,11 +33,11 @@ from flowctl.connectors.sql.target import SqlTarget
 from flowctl.connectors.target import CommitLookup, WriteJob, WriteShape
 from flowctl.engine.batch import Batch
 from flowctl.errors import StoppedByPolicy, TableError
-from flowctl.model.commit import Commit
+from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
-from flowctl.spec.spec import Layout
+from flowctl.sql import dialects
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,9 +96,8 @@ class MysqlTarget(SqlTarget[MysqlSession]):
         return None
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
-        """A column is made nullable by declaring it again, so that the server needs its type."""
-        found = super().alter_statements(info, changes)
-        return [self._relaxed(info, change) if change.action == "relax" else change for change in found]
+        """A column is changed by declaring it again."""
+        return [self._declared(info, change) for change in super().alter_statements(info, changes)]
 
     def refuse_change(self, info: TableInfo, change: SchemaChange) -> SchemaChange | None:
         return refusals.refuse_change(info, change)
@@ -146,7 +145,7 @@ class MysqlTarget(SqlTarget[MysqlSession]):
         ((count,),) = session.fetch(f"SELECT count(*) FROM {self.dialect.table(rows.table)}")
         return replace(rows, rows=count)
 
-    def write_batch(self, session, job, loaded):  # type: ignore[no-untyped-def]
+    def write_batch(self, session: MysqlSession, job: WriteJob, loaded: Any) -> RowCounts:
         """Refuses values that the table's own types would change, before anything is written."""
         if loaded is not None:
             limits.check(session, job, loaded)
@@ -162,17 +161,17 @@ class MysqlTarget(SqlTarget[MysqlSession]):
         if not self._exists(session, self.commits_table(session, object)):
             super().ensure_commits(session, object)
 
-    def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
-        return super().create_statements(object, columns, layout)
-
     def _exists(self, session: MysqlSession, table: tuple[str, ...]) -> bool:
         return ObjectName(table) in catalog.find(session.connection, [ObjectName(table)])
 
-    def _relaxed(self, info: TableInfo, change: SchemaChange) -> SchemaChange:
+    def _declared(self, info: TableInfo, change: SchemaChange) -> SchemaChange:
         column = info.column(change.column)
-        if column is None:
+        if column is None or change.action not in ("relax", "widen") or (change.action == "widen" and column.nullable):
             return change
+        if change.action == "widen":
+            return replace(change, statement=f"{change.statement} NOT NULL")
         declared, _, comment = column.native.partition(" comment ")
-        ending = f" COMMENT '{comment}'" if comment else ""
+        texts = info.extra.get("altered", {}).get(change.column, "")
+        ending = f" COMMENT {dialects.text(comment, 'mysql')}" if comment else ""
         table, name = self.dialect.table(info.object.parts), self.dialect.quoted(change.column)
-        return replace(change, statement=f"ALTER TABLE {table} MODIFY COLUMN {name} {declared} NULL{ending}")
+        return replace(change, statement=f"ALTER TABLE {table} MODIFY COLUMN {name} {declared}{texts} NULL{ending}")
