@@ -1,5 +1,5 @@
-"""Staging tables, and how rows get into one: as a file that the server asks for (LOAD DATA LOCAL), which is streamed
-through a pipe, or in multi-row INSERTs where the server takes no files.
+"""Staging tables, and how rows get into one: as a file that the server asks for (LOAD DATA LOCAL), or in multi-row
+INSERTs where the server takes no files.
 
 Each attempt has its own table, named by table, fence and intent. A table whose owner died is dropped by the next fence.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import secrets
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -81,40 +79,20 @@ def load(client: Client, rows: Batch, columns: Sequence[Column], stage: tuple[st
 
 
 def _send(connection: MysqlConnection, rows: Batch, columns: Sequence[Column], stage: tuple[str, str]) -> int:
-    reading, writing = os.pipe()
-    failed: list[BaseException] = []
-
-    def write() -> None:
-        try:
-            with os.fdopen(writing, "wb") as pipe:
-                for batch in record_batches(rows):
-                    pipe.write(lines(batch))
-        except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
-            failed.append(error)
-
     fields = ", ".join(f"@b{at}" if one.type == types.BINARY else quoted(one.name) for at, one in enumerate(columns))
     sets = [f"{quoted(one.name)} = UNHEX(@b{at})" for at, one in enumerate(columns) if one.type == types.BINARY]
-    thread = threading.Thread(target=write, name="flowctl-load", daemon=True)
-    thread.start()
-    try:
-        connection.execute("START TRANSACTION")
-        count = connection.execute(
-            f"LOAD DATA LOCAL INFILE '/proc/self/fd/{reading}' INTO TABLE {dialects.table(stage, 'mysql')}"
-            f" CHARACTER SET utf8mb4 ({fields}){' SET ' + ', '.join(sets) if sets else ''}"
-        )
-        warnings = connection.fetch("SHOW WARNINGS LIMIT 1")
-        if not failed and not warnings:
-            connection.execute("COMMIT")
-    finally:
-        os.close(reading)
-        thread.join()
-    if failed and not isinstance(failed[0], BrokenPipeError):
-        raise failed[0]
-    if warnings:  # a file's errors are warnings, with LOCAL
+    connection.execute("START TRANSACTION")
+    count = connection.send(
+        f"LOAD DATA LOCAL INFILE 'rows' INTO TABLE {dialects.table(stage, 'mysql')}"
+        f" CHARACTER SET utf8mb4 ({fields}){' SET ' + ', '.join(sets) if sets else ''}",
+        map(lines, record_batches(rows)),
+    )
+    if warnings := connection.fetch("SHOW WARNINGS LIMIT 1"):  # a file's errors are warnings, with LOCAL
         raise TableError(
             f"the server would change a value: {str(warnings[0][2]).partition(':')[0]} (warning {warnings[0][1]})",
             hint="Look at the table's columns, or read the column as text with `columns.types`",
         )
+    connection.execute("COMMIT")
     return count
 
 
