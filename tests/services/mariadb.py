@@ -73,14 +73,14 @@ def server() -> Iterator[Server]:
 
 
 @contextmanager
-def created() -> Iterator[Server]:
-    """A new one, not started."""
+def created(settings: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """A new one, not started; ``settings`` are those that must be the same for the whole life of its data."""
     with tempfile.TemporaryDirectory(prefix="flowctl-my-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if os.geteuid() == 0:
             shutil.chown(folder, "mysql", "mysql")
         made = Server(folder, free_port())
-        _init(made)
+        _init(made, settings or {})
         yield made
 
 
@@ -94,11 +94,12 @@ def database(there: Server, name: str) -> Iterator[str]:
         there.administer(f"DROP DATABASE IF EXISTS `{name}`")
 
 
-def _init(made: Server) -> None:
+def _init(made: Server, settings: Mapping[str, str]) -> None:
     command = [_installed("mariadb-install-db"), "--no-defaults", f"--datadir={made.folder / 'data'}"]
     options = ["--auth-root-authentication-method=normal", "--skip-test-db", *_as_user()]
-    subprocess.run([*command, *options], check=True, capture_output=True)
-    with made.started():
+    given = [f"--{name}={value}" for name, value in settings.items()]
+    subprocess.run([*command, *options, *given], check=True, capture_output=True)
+    with made.started(settings):
         made.administer(
             f"CREATE USER '{USER}'@'{HOST}' IDENTIFIED BY '{PASSWORD}';"
             f"GRANT ALL ON *.* TO '{USER}'@'{HOST}' WITH GRANT OPTION; CREATE DATABASE flowctl"

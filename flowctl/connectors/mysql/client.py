@@ -116,8 +116,10 @@ class MysqlConnection:
             self.busy, self.driver.decoders = False, decoders
             if is_read:
                 cursor.close()
-            else:  # the rest would be read to its end
+            else:  # the rest would be read to its end, by the destructors too
                 self.driver._force_close()
+                if cursor._result is not None:
+                    cursor._result.unbuffered_active = False
 
     def send(self, statement: str, content: Iterable[bytes]) -> int:
         """Runs a LOAD DATA LOCAL of any file: the server gets ``content``, whatever file it asks for. If ``content``

@@ -16,6 +16,7 @@ _READ_ONLY = (1290, 1792, 1836)
 _IN_USE = (1091, 1553, 1829, 1846, 3108, 3837, 3959, 1901, 1072, 1217, 1451)
 #: The driver's: the server has no TLS, or its handshake failed.
 _NO_TLS = 2026
+NO_TABLE = 1146
 #: The error of a row that a unique key refuses.
 DUPLICATE = 1062
 ROW_SIZE = (1118, 1117)

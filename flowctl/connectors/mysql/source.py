@@ -19,6 +19,7 @@ from flowctl.connectors.mysql import catalog
 from flowctl.connectors.mysql.client import Client, MysqlConnection
 from flowctl.connectors.mysql.columns import selected, to_arrow
 from flowctl.connectors.mysql.details import details, views
+from flowctl.connectors.mysql.errors import NO_TABLE, code_of
 from flowctl.connectors.mysql.types import data_type
 from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import Condition
@@ -103,14 +104,15 @@ class MysqlSource(LandedSource):
 
     @contextmanager
     def capture(self, relation: Relation, info: TableInfo) -> Iterator[MysqlCapture]:
-        """Holds one read transaction, which keeps nobody waiting; the server keeps old versions of rows meanwhile."""
+        """Holds one read transaction. It keeps no writer waiting, but DDL on what is read, as any query does there; the
+        server keeps old versions of rows meanwhile."""
         with self.client.connect() as connection:
-            here = catalog.relation_columns(connection, relation)
             comparisons = catalog.comparisons(connection)
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             connection.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-            if here is None:
-                raise StoppedByPolicy(f"{info.object} was dropped since the plan was made", hint="Plan again")
+            with _dropped_meanwhile(info):  # from here on, nobody alters the table
+                connection.execute(f"SELECT 1 FROM {comparisons.from_clause(relation)} LIMIT 0")
+            here = catalog.relation_columns(connection, relation) or ()
             by_name = {column.name: column for column in here}
             yield MysqlCapture(relation, info, by_name, comparisons, connection)
 
@@ -154,6 +156,16 @@ class MysqlCapture(RowsCapture):
     def holds(self, condition: Condition) -> bool:
         ((is_true,),) = self.connection.fetch(f"SELECT {condition.sql}")
         return bool(is_true)
+
+
+@contextmanager
+def _dropped_meanwhile(info: TableInfo) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if code_of(error) != NO_TABLE:
+            raise
+        raise StoppedByPolicy(f"{info.object} was dropped since the plan was made", hint="Plan again") from error
 
 
 def _column(request: WatermarkRequest, name: str) -> Column:
