@@ -1,5 +1,5 @@
-"""Columns of somebody else's table whose types change values without an error, even in strict mode: fractions of
-seconds are rounded, and trailing blanks are cut off."""
+"""Columns of somebody else's table whose types change values without an error, even in strict mode: fractions are
+rounded, trailing blanks are cut off, bytes are padded, and the members of an ENUM are found whatever their case is."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from flowctl.connectors.mysql.columns import quoted
 from flowctl.connectors.mysql.session import MysqlSession
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.target import WriteJob
-from flowctl.errors import TableError
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.sql import dialects
 
-_TIMES = re.compile(r"(datetime|timestamp|time)(?:\(([0-6])\))?", re.IGNORECASE)
-_TEXTS = re.compile(r"(char|varchar)\((\d+)\)", re.IGNORECASE)
+_SHAPE = re.compile(r"(\w+)(?:\((.*)\))?[^)]*", re.DOTALL)
 
 
 def is_limited(column: Column) -> bool:
@@ -22,29 +22,55 @@ def is_limited(column: Column) -> bool:
 
 
 def check(session: MysqlSession, job: WriteJob, staged: StagedRows) -> None:
-    """Raises :class:`TableError` for a staged value that the job's table would change."""
+    """Raises :class:`FlowctlError` for a staged value that the job's table would change, and if somebody has given one
+    of its columns another type since the plan was made."""
     there = session.describe([job.object])[job.object]
-    tests = {one: _test(one) for one in there.columns if one.name in staged.columns} if there else {}
-    for column, test in tests.items():
+    planned = {column.name: column for column in job.columns}
+    for column in there.columns if there else ():
+        if column.name not in staged.columns:
+            continue
+        _require_planned(job, column, planned.get(column.name, column))
+        test = _test(column)
         if test is None:
             continue
-        found = session.fetch(f"SELECT 1 FROM {dialects.table(staged.table, 'mysql')} WHERE NOT ({test}) LIMIT 1")
-        if found:
+        name, table = quoted(column.name), dialects.table(staged.table, "mysql")
+        if session.fetch(f"SELECT 1 FROM {table} WHERE {name} IS NOT NULL AND NOT ({test}) LIMIT 1"):
             raise TableError(
                 f"{job.object}: column {column.name} ({column.native}) would change a value",
                 hint="Widen the column in the target, or round the value in the source with columns.add",
             )
 
 
+def _require_planned(job: WriteJob, column: Column, planned: Column) -> None:
+    if column.type != planned.type:
+        raise StoppedByPolicy(
+            f"column {column.name} of {job.object} was altered since the plan was made: it is {column.native}, "
+            f"it was {types.short(planned.type)}",
+            hint="Plan again",
+        )
+
+
 def _test(column: Column) -> str | None:
-    """Whether a value stays as it is; None if every value does, or is refused by the server."""
-    name = quoted(column.name)
-    if found := _TIMES.fullmatch(column.native.partition(" comment ")[0]):
-        digits = int(found[2] or 0)
-        kind = "TIME" if found[1].lower() == "time" else "DATETIME"
-        return None if digits == 6 else f"{name} IS NULL OR {name} = CAST({name} AS {kind}({digits}))"
-    if found := _TEXTS.fullmatch(column.native):
-        if found[1].lower() == "char":
-            return f"{name} IS NULL OR {name} NOT LIKE '% '"
-        return f"{name} IS NULL OR CHAR_LENGTH({name}) <= {found[2]}"
-    return None
+    """Whether a value, which is not null, stays as it is; None if every value does, or is refused by the server."""
+    name, found = quoted(column.name), _SHAPE.fullmatch(column.native.partition(" comment ")[0])
+    kind, arguments = (found[1].lower(), found[2] or "") if found else ("", "")
+    _, _, scale = arguments.partition(",")
+    match kind:
+        case "datetime" | "timestamp" | "time" if arguments != "6":
+            return f"MICROSECOND({name}) % {10 ** (6 - int(arguments or 0))} = 0"
+        case "char":
+            return f"{name} NOT LIKE '% '"
+        case "varchar":  # of a longer one, blanks are cut off
+            return f"CHAR_LENGTH({name}) <= {arguments}"
+        case "enum":
+            return f"{name} IN ({arguments})"
+        case "binary":
+            return f"LENGTH({name}) = {arguments or 1}"
+        case "year":
+            return f"{name} = 0 OR {name} > 99"
+        case "float" | "double" if scale:
+            return f"ROUND({name}, {scale}) = {name}"
+        case "decimal" if column.type == types.STRING:
+            return f"{name} REGEXP '^[-+]?[0-9]*([.][0-9]{{0,{scale or 0}}}0*)?$'"
+        case _:
+            return None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from flowctl.connectors.mysql.catalog import parts_of
+from flowctl.connectors.mysql.catalog import by_schema, parts_of
 from flowctl.connectors.mysql.client import MARKER, MysqlConnection
 from flowctl.connectors.mysql.errors import DUPLICATE, code_of
 from flowctl.connectors.sql import hindrances
@@ -69,9 +69,10 @@ def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
     if change.action in ("relax", "widen") and name not in info.extra.get("altered", {name: ""}):
         note = "it has a default, a comment or an attribute, which would be lost"
         return _refused(change, note, f"Change it with ALTER TABLE {info.object} MODIFY COLUMN {name} … yourself")
-    keys = info.extra.get("keys", {}).get(name, ())
-    if change.action in ("drop", "retype") and keys:
-        return _refused(change, f"in use by {hindrances.joined(keys)}", hindrances.drop_them(keys))
+    uses: Sequence[Use] = info.extra.get("uses", {}).get(name, ())
+    names = [use.name for use in uses if change.action == "drop" or (change.action == "retype" and not use.by_column)]
+    if names:
+        return _refused(change, f"in use by {hindrances.joined(names)}", hindrances.drop_them(names))
     return None
 
 
@@ -79,23 +80,67 @@ def _refused(change: SchemaChange, note: str, next_step: str) -> SchemaChange:
     return replace(change, action="fail", statement="", note=note, next_step=next_step)
 
 
-def keys_of(
+@dataclass(frozen=True)
+class Use:
+    """What a column is part of, as people know it. ``by_column``: a computed column, which only needs the name."""
+
+    name: str
+    by_column: bool = False
+
+
+def uses_of(
     connection: MysqlConnection, found: Mapping[ObjectName, TableInfo | None]
-) -> dict[ObjectName, dict[str, list[str]]]:
-    """The keys and indexes of each column, as people know them. With a column, MySQL drops it from all of them."""
-    named: dict[ObjectName, dict[str, list[str]]] = {}
-    for object, info in found.items():
-        if info is None:
-            continue
-        rows = connection.fetch(
-            "SELECT COLUMN_NAME, INDEX_NAME FROM information_schema.STATISTICS"
-            f" WHERE TABLE_SCHEMA = {MARKER} AND TABLE_NAME = {MARKER} AND COLUMN_NAME IS NOT NULL ORDER BY INDEX_NAME",
-            list(parts_of(connection, object)),
-        )
-        for column, index in rows:
-            name = "the primary key" if index == "PRIMARY" else f"index {index}"
-            named.setdefault(object, {}).setdefault(column, []).append(name)
-    return named
+) -> dict[ObjectName, dict[str, list[Use]]]:
+    """For each column: its keys and indexes, from which MySQL would drop it; computed columns and constraints that name
+    it. Three queries for each database."""
+    objects = {parts_of(connection, object): object for object, info in found.items() if info is not None}
+    used: dict[ObjectName, dict[str, list[Use]]] = {object: {} for object in objects.values()}
+    for schema, names in by_schema(objects).items():
+        of_tables = f"TABLE_SCHEMA = {MARKER} AND TABLE_NAME IN ({', '.join([MARKER] * len(names))})"
+        for table, column, index in connection.fetch(
+            f"SELECT TABLE_NAME, COLUMN_NAME, INDEX_NAME FROM information_schema.STATISTICS WHERE {of_tables}"
+            " AND COLUMN_NAME IS NOT NULL ORDER BY INDEX_NAME",
+            [schema, *names],
+        ):
+            use = Use("the primary key" if index == "PRIMARY" else f"index {index}")
+            _listed(used, objects, schema, table, column).append(use)
+        for query, is_column in ((_COMPUTED, True), (_CHECKS[connection.facts.is_mariadb], False)):
+            for table, name, expression in connection.fetch(query + of_tables, [schema, *names]):
+                info = found.get(objects.get((schema, table), ObjectName(("",))))
+                use = Use(f"the computed column {name}" if is_column else f"constraint {name}", is_column)
+                for column in info.columns if info else ():
+                    if _names(str(expression), column.name):
+                        _listed(used, objects, schema, table, column.name).append(use)
+    return used
+
+
+_COMPUTED = (
+    "SELECT TABLE_NAME, COLUMN_NAME, GENERATION_EXPRESSION FROM information_schema.COLUMNS"
+    " WHERE GENERATION_EXPRESSION <> '' AND "
+)
+#: By whether the server is a MariaDB, whose names of constraints are those of one table.
+_CHECKS = {
+    True: "SELECT TABLE_NAME, CONSTRAINT_NAME, CHECK_CLAUSE FROM (SELECT *, CONSTRAINT_SCHEMA AS TABLE_SCHEMA"
+    " FROM information_schema.CHECK_CONSTRAINTS WHERE LEVEL = 'Table') AS found WHERE ",
+    False: "SELECT TABLE_NAME, CONSTRAINT_NAME, CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS"
+    " JOIN information_schema.TABLE_CONSTRAINTS USING (CONSTRAINT_SCHEMA, CONSTRAINT_NAME) WHERE ",
+}
+
+
+def _names(expression: str, column: str) -> bool:
+    """The server quotes names in the session's way, or in its own."""
+    return any(dialects.quoted(column, way) in expression for way in ("mysql", "postgres"))
+
+
+def _listed(
+    used: dict[ObjectName, dict[str, list[Use]]],
+    objects: Mapping[tuple[str, str], ObjectName],
+    schema: str,
+    table: str,
+    column: str,
+) -> list[Use]:
+    object = objects.get((schema, table))
+    return used[object].setdefault(column, []) if object is not None else []
 
 
 def violated_constraint(

@@ -72,9 +72,9 @@ class MysqlSession(Session):
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         found = catalog.describe(self.connection, objects)
         following = refusals.following(self.connection, found)
-        keys = refusals.keys_of(self.connection, found)
+        uses = refusals.uses_of(self.connection, found)
         return {
-            object: info and _as_target(info, following=following.get(object, []), keys=keys.get(object, {}))
+            object: info and _as_target(info, following=following.get(object, []), uses=uses.get(object, {}))
             for object, info in found.items()
         }
 

@@ -121,7 +121,9 @@ class MysqlTarget(SqlTarget[MysqlSession]):
         conf: Mapping[str, str],
     ) -> str:
         facts = self.client.facts
-        return "multi-row INSERT: the server's local_infile is off" if facts and not facts.takes_files else ""
+        return (
+            "loaded by multi-row INSERT, as the server's local_infile is off" if facts and not facts.takes_files else ""
+        )
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         source = MysqlSource(self.client, self.capabilities)
