@@ -85,11 +85,15 @@ class MysqlTarget(SqlTarget[MysqlSession]):
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
         with self.client.connect() as connection:
-            ((read_only,),) = connection.fetch("SELECT @@global.read_only")
+            named = "'read_only', 'log_bin', 'binlog_format'"
+            set_to = dict(connection.fetch(f"SHOW VARIABLES WHERE Variable_name IN ({named})"))
             facts, (schema, _) = connection.facts, catalog.parts_of(connection, object)
             known = connection.fetch("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
-        if read_only:
+        if set_to.get("read_only", "OFF") not in ("OFF", "0"):
             return TableError(f"{object} cannot be written: the server is read-only", hint="Name the primary server")
+        if set_to.get("log_bin") == "ON" and set_to.get("binlog_format") == "STATEMENT":
+            what = "the server's binary log has the format STATEMENT, which no READ COMMITTED transaction can write"
+            return TableError(f"{object} cannot be written: {what}", hint="Set binlog_format to MIXED or ROW there")
         if schema not in {name for (name,) in known}:
             hint = f"Create it, or let {facts.user} see it"
             return TableError(f"{object} cannot be written: there is no database {schema}", hint=hint)

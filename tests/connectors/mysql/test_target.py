@@ -20,9 +20,10 @@ from flowctl.spec.spec import Layout
 from flowctl.storage.buffer import Buffer
 from tests.connectors.mysql.conftest import Script
 from tests.connectors.reading import describe
-from tests.connectors.target_matrix import FACTORIES, Place
+from tests.connectors.target_matrix import FACTORIES, Place, opened
 from tests.connectors.test_target_types import ALL
 from tests.connectors.writing import COLUMNS, Writer, gone, row, upserts
+from tests.e2e.flows import mysql_rows
 from tests.services import mariadb
 
 pytestmark = [pytest.mark.long_on_spark]
@@ -250,6 +251,28 @@ def test_why_nothing_can_be_written(place: Place, mariadb_server: mariadb.Server
     finally:
         mariadb_server.administer("SET GLOBAL read_only = OFF")
     assert read_only is not None and "read-only" in read_only.message
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("format", ["STATEMENT", "MIXED", "ROW"])
+def test_a_server_with_a_binary_log(writer: Writer, format: str, scratch: Buffer) -> None:
+    with (
+        mariadb.created() as server,
+        server.started({"log-bin": "log", "binlog-format": format}) as url,
+        opened("mysql", {"url": url}, scratch) as target,
+    ):
+        place = Place("mysql", {"url": url}, target, ObjectName(("t",)), lambda _: mysql_rows(url, "SELECT * FROM t"), print)
+        there = Writer(writer.spark, place, in_memory=True)
+        why = target.why_unwritable(ObjectName(("t",)))
+        if format == "STATEMENT":
+            assert why is not None and "binlog_format" in why.hint
+            with pytest.raises(TableError, match="BINLOG_FORMAT = STATEMENT"):
+                there.write(upserts(row(1)), 1, "merge")
+        else:
+            assert why is None
+            there.write(upserts(row(1)), 1, "merge")
+            there.write([*upserts(row(2)), gone(1)], 2, "merge")
+            assert [found[0] for found in place.read([])] == [2]
 
 
 def test_nothing_is_left_of_tries(writer: Writer, script: Script) -> None:
