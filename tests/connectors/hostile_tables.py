@@ -57,7 +57,8 @@ def plain(rows: Sequence[Sequence[Any]]) -> list[tuple[str, ...]]:
 
 
 class PostgresSource:
-    """``many`` or few rows is the test's business; names may be 63 bytes long."""
+    """``many`` or few rows is the test's business; names may be 63 bytes long. ``address`` is what `flowctl init`
+    takes."""
 
     names = [name for name in NAMES if len(name.encode()) <= 63]
     kinds: Mapping[str, str] = {}
@@ -67,6 +68,7 @@ class PostgresSource:
     def __init__(self, databases: Databases, folder: Path) -> None:
         there = place("postgres", folder, databases).named("odd")
         self.connection, self.reference, self._url = there.options, f"src:{there.object}", there.database
+        self.address = there.database
         listed = sql.SQL(", ").join(sql.SQL("{} " + _type(name, "bigint")).format(_name(name)) for name in self.names)  # type: ignore[arg-type]
         with psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE TABLE odd ({})").format(listed))
@@ -98,7 +100,8 @@ class SqliteSource:
     keeps_all = False
 
     def __init__(self, _databases: Databases, folder: Path) -> None:
-        self.connection = {"type": self.type, "path": f"source.{self.type}"}
+        self.address = f"source.{self.type}"
+        self.connection = {"type": self.type, "path": self.address}
         self.reference = "src:odd"
         self._path = folder / f"source.{self.type}"
         listed = ", ".join(f"{quoted(name)} {_type(name, 'BIGINT')}" for name in self.names)
@@ -139,6 +142,7 @@ class MysqlSource:
     def __init__(self, databases: Databases, folder: Path) -> None:
         self._there = sql_place("mysql", folder, databases).named("odd")
         self.connection, self.reference = self._there.options, f"src:{self._there.object}"
+        self.address = self._there.database
         self.names = [name for name in NAMES if not self._there.refuses_column(name)]
         listed = ", ".join(f"{quoted(name)} {_type(name, 'bigint', 'datetime(6)')}" for name in self.names)
         self._there.run(f"CREATE TABLE {{table}} ({listed})")
@@ -162,6 +166,7 @@ class FilesSource:
     keeps_all = True
 
     def __init__(self, _databases: Databases, folder: Path) -> None:
+        self.address = "in"
         self.connection = {"type": "files", "path": "."}
         self.reference = "src:in/*.csv"
         self._folder = folder / "in"

@@ -261,7 +261,9 @@ def test_a_server_with_a_binary_log(writer: Writer, format: str, scratch: Buffer
         server.started({"log-bin": "log", "binlog-format": format}) as url,
         opened("mysql", {"url": url}, scratch) as target,
     ):
-        place = Place("mysql", {"url": url}, target, ObjectName(("t",)), lambda _: mysql_rows(url, "SELECT * FROM t"), print)
+        place = Place(
+            "mysql", {"url": url}, target, ObjectName(("t",)), lambda _: mysql_rows(url, "SELECT * FROM t"), print
+        )
         there = Writer(writer.spark, place, in_memory=True)
         why = target.why_unwritable(ObjectName(("t",)))
         if format == "STATEMENT":
