@@ -57,6 +57,8 @@ STORES = [
 
 #: Targets that this process writes alone, whatever the engine: their tests are `full` on Spark.
 EMBEDDED = ("duckdb", "mysql", "sqlite")
+#: Of those, databases whose suite is long on Sail too, but for the tests marked `smoke`.
+LONG = ("mysql",)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -78,6 +80,8 @@ def _mark_for_engine(item: pytest.Item) -> None:
             item.add_marker(made)
     place = item.callspec.params.get("place") if hasattr(item, "callspec") else None
     are_long = [not marker.args or place in marker.args for marker in item.iter_markers("long_on_spark")]
+    if place in LONG and not item.get_closest_marker("smoke"):
+        item.add_marker(pytest.mark.full)
     if engines.UNDER_TEST != "sail" and (any(are_long) or place in EMBEDDED):
         item.add_marker(pytest.mark.full)
 

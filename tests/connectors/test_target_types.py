@@ -57,6 +57,7 @@ ALL: dict[str, tuple[DataType, list[Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_every_type_comes_back_exactly(writer: Writer, in_memory: bool) -> None:
     """``in_memory``: in this process, where a target makes use of that."""

@@ -36,7 +36,7 @@ def explained(error: Exception, place: str, user: str) -> FlowctlError:
     message = f"MySQL {place}: {without_value}"
     if code == _NO_TLS:
         message = f"MySQL {place} does not offer TLS, which the connection requires"
-        return AccessDenied(message, hint="Configure TLS on the server, or set `sslmode: prefer` without files for TLS")
+        return AccessDenied(message, hint="Set up TLS on the server, or set `sslmode: prefer` without files for TLS")
     if code in _LOGIN or (not code and "caching_sha2" in text):
         return AccessDenied(message, hint="Check user, password, database and the user's hosts on the server")
     if code in _RIGHTS:

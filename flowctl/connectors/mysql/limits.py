@@ -37,7 +37,7 @@ def check(session: MysqlSession, job: WriteJob, staged: StagedRows) -> None:
         if session.fetch(f"SELECT 1 FROM {table} WHERE {name} IS NOT NULL AND NOT ({test}) LIMIT 1"):
             raise TableError(
                 f"{job.object}: column {column.name} ({column.native}) would change a value",
-                hint="Widen the column in the target, or round the value in the source with columns.add",
+                hint="Change the column in the target, or round the value in the source with columns.add",
             )
 
 

@@ -47,7 +47,7 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
         return StoppedByPolicy(
             f"{info.object} is a table of the engine {engine or 'unknown'}, which does not commit rows together with "
             "their sequence number",
-            hint=f"Convert it with ALTER TABLE {info.object} ENGINE = InnoDB, or write to another table",
+            hint=f"Run ALTER TABLE {info.object} ENGINE = InnoDB, or write to another table",
         )
     tables = info.extra.get("following")
     if tables and (replaces or mode == "scd2"):

@@ -99,7 +99,7 @@ class MysqlSource(LandedSource):
             return None
         return StoppedByPolicy(
             f"{info.object} is a table of the engine {engine}, which has no snapshot: two queries may see two moments",
-            hint=f"Convert it with ALTER TABLE {info.object} ENGINE = InnoDB",
+            hint=f"Run ALTER TABLE {info.object} ENGINE = InnoDB",
         )
 
     @contextmanager

@@ -81,6 +81,7 @@ def test_a_server_that_ignores_the_case_of_tables() -> None:
         assert len(set(places.values())) == 1
 
 
+@pytest.mark.full
 def test_where_may_quote_names_in_both_ways(script: Script, source: Any) -> None:
     script('CREATE TABLE t (`a "b` INT, c INT); INSERT INTO t VALUES (1, 1), (2, 2)')
     for where in ('"c" > 1', "`c` > 1 -- all", '`a "b` IN (2)'):
@@ -104,6 +105,7 @@ def test_what_changed_since_the_plan_stops(script: Script, source: Any, change: 
         capture.read(ReadRequest(info.columns), Collected())
 
 
+@pytest.mark.full
 def test_nobody_alters_what_is_read(script: Script, source: Any) -> None:
     """With its values, an ALTER may change what rows of an older snapshot show."""
     script("CREATE TABLE t (i INT, s VARCHAR(9)); INSERT INTO t VALUES (1, 'x')")
@@ -116,6 +118,7 @@ def test_nobody_alters_what_is_read(script: Script, source: Any) -> None:
     script("SET lock_wait_timeout = 1; ALTER TABLE t DROP COLUMN s")
 
 
+@pytest.mark.full
 def test_a_table_without_snapshots_is_read_once_only(script: Script, source: Any) -> None:
     script("CREATE TABLE t (i INT) ENGINE = MyISAM; INSERT INTO t VALUES (1)")
     info = describe(source, table("t"))
@@ -156,6 +159,7 @@ def test_a_lost_connection_is_worth_another_try(script: Script, source: Any, mys
         ({"options": {"compress": "1"}}, TableError, "there is no option compress"),
     ],
 )
+@pytest.mark.full
 def test_a_connection_that_is_refused(
     mariadb_server: mariadb.Server, options: dict[str, Any], kind: type[FlowctlError], message: str
 ) -> None:

@@ -133,6 +133,7 @@ ATTRIBUTES = ("it has a default, a comment or an attribute, which would be lost"
         ("n INT, CONSTRAINT `p n` CHECK (n > 0)", {"drop": CHECKED, "retype": CHECKED}),
     ],
 )  # fmt: skip
+@pytest.mark.full
 def test_what_mysql_cannot_change_stops_the_plan(
     place: Place, script: Script, made: str, refused: dict[str, tuple[str, str]]
 ) -> None:
@@ -155,6 +156,7 @@ def test_what_mysql_cannot_change_stops_the_plan(
     ("native", "rest"),
     [("INT", ""), ("VARCHAR(9) CHARACTER SET latin1", ""), ("DATETIME(6)", "COMMENT 'timestamp in UTC'")],
 )
+@pytest.mark.full
 def test_a_relaxed_column_keeps_what_it_is(place: Place, script: Script, native: str, rest: str) -> None:
     script(f"CREATE TABLE t (n {native} NOT NULL {rest})")
     info = describe(place.target, ObjectName(("t",)))
@@ -183,6 +185,7 @@ LIMITED = {
 
 
 @pytest.mark.parametrize("native", LIMITED)
+@pytest.mark.full
 def test_a_value_that_a_column_would_change_is_refused(writer: Writer, native: str) -> None:
     kind, fits, other = LIMITED[native]
     columns = (Column("id", types.INT64), Column("v", kind))
@@ -195,6 +198,7 @@ def test_a_value_that_a_column_would_change_is_refused(writer: Writer, native: s
 
 
 @pytest.mark.parametrize("altered", ["MODIFY amount INT", "MODIFY name VARBINARY(9)", "MODIFY amount DECIMAL(12,1)"])
+@pytest.mark.full
 def test_a_column_altered_since_the_plan_rounds_nothing(writer: Writer, altered: str) -> None:
     writer.write(upserts({**row(1), "amount": Exact("1.00")}), 1, "merge")
     job = writer.job(2, "merge")
@@ -206,6 +210,7 @@ def test_a_column_altered_since_the_plan_rounds_nothing(writer: Writer, altered:
     assert writer.place.read(["id"]) == [(1,)]
 
 
+@pytest.mark.full
 def test_a_table_recreated_since_the_plan_is_another(writer: Writer) -> None:
     writer.write([row(1)], 1)
     job = writer.job(2, "append")
@@ -215,6 +220,7 @@ def test_a_table_recreated_since_the_plan_is_another(writer: Writer) -> None:
     assert writer.place.read(["id"]) == []
 
 
+@pytest.mark.full
 def test_keys_that_the_owners_collation_takes_for_one(writer: Writer) -> None:
     """flowctl compares all characters; a unique key that does not is named when it refuses a row."""
     columns = (Column("id", types.STRING), Column("n", types.INT32))
@@ -229,6 +235,7 @@ def test_keys_that_the_owners_collation_takes_for_one(writer: Writer) -> None:
     assert writer.place.read(["id", "n"]) == [("A", 5)]
 
 
+@pytest.mark.full
 def test_other_engines_and_views_are_no_targets(place: Place, script: Script) -> None:
     script("CREATE TABLE flat (id INT) ENGINE = MyISAM; CREATE TABLE t (id INT PRIMARY KEY); CREATE VIEW v AS SELECT 1")
     script("CREATE TABLE child (id INT, CONSTRAINT c FOREIGN KEY (id) REFERENCES t (id) ON DELETE CASCADE)")
@@ -241,6 +248,7 @@ def test_other_engines_and_views_are_no_targets(place: Place, script: Script) ->
     assert refused("t") == "" and "rows of child" in refused("t", replaces=True)
 
 
+@pytest.mark.full
 def test_why_nothing_can_be_written(place: Place, mariadb_server: mariadb.Server) -> None:
     assert place.target.why_unwritable(ObjectName(("t",))) is None
     missing = place.target.why_unwritable(ObjectName(("no such", "t")))
@@ -295,6 +303,7 @@ def test_nothing_is_left_of_tries(writer: Writer, script: Script) -> None:
 
 
 @pytest.mark.parametrize("count", [150, 400, 900])
+@pytest.mark.full
 def test_wide_tables(writer: Writer, count: int) -> None:
     columns = [Column("id", types.INT64), *(Column(f"c{at}", types.STRING) for at in range(count))]
     one = {"id": 1, **{f"c{at}": f"{at} " * 20 for at in range(count)}}

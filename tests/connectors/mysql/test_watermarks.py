@@ -42,6 +42,7 @@ from tests.connectors.reading import captured_rows, describe, table
         ("YEAR", "smallint", ["1901", "2026", "2026", "2155"]),
     ],
 )
+@pytest.mark.full
 def test_a_watermark_counts_what_append_has_still_to_write(
     script: Script, source: Any, native: str, kind: str, values: list[str]
 ) -> None:
