@@ -18,6 +18,7 @@ from flowctl.connectors.mysql.errors import explained
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.sql.watch import Line, watched
 from flowctl.errors import FlowctlError, TableError, TransientError
+from flowctl.model.table_info import UNKNOWN
 from flowctl.spec import urls
 from flowctl.sql import dialects
 
@@ -44,7 +45,7 @@ _SETTINGS = (
 _MARIADB_SETTINGS = ("join_cache_level = 8", "join_buffer_size = 67108864", "optimizer_switch = 'join_cache_hashed=on'")
 _FACTS = (
     "SELECT @@version, @@version_comment, @@local_infile, @@max_allowed_packet, @@lower_case_table_names, DATABASE(),"
-    " @@global.time_zone, @@system_time_zone, @@hostname, @@port, CURRENT_USER()"
+    " @@global.time_zone, @@system_time_zone, CURRENT_USER()"
 )
 _OWN_OPTIONS = ("host", "port", "database", "user", "password", "sslmode")
 _URL_HINT = "Write mysql://user:${secret:env:NAME}@host:3306/database"
@@ -52,7 +53,8 @@ _URL_HINT = "Write mysql://user:${secret:env:NAME}@host:3306/database"
 
 @dataclass(frozen=True)
 class Facts:
-    """What a server answers about itself. ``id`` distinguishes it from others: its UUID, or its host and port."""
+    """What a server answers about itself. ``id`` distinguishes it from others: its UUID; a MariaDB has none, and is
+    known by host and port."""
 
     version: str
     is_mariadb: bool
@@ -290,10 +292,10 @@ class Client:
             cursor.execute(f"SET NAMES utf8mb4 COLLATE {'utf8mb4_nopad_bin' if is_mariadb else 'utf8mb4_0900_bin'}")
             if is_mariadb:
                 cursor.execute("SET " + ", ".join(_MARIADB_SETTINGS))
-            # MySQL has a UUID, MariaDB since 10.5.26 a server_uid.
-            cursor.execute("SHOW VARIABLES WHERE Variable_name IN ('server_uuid', 'server_uid')")
+            # MariaDB's server_uid is none: it follows from the hardware address and the port.
+            cursor.execute("SHOW VARIABLES LIKE 'server_uuid'")
             ids = dict(cursor.fetchall())
-        version, _, local, packet, case, database, zone, system_zone, host, port, user = row
+        version, _, local, packet, case, database, zone, system_zone, user = row
         facts = Facts(
             version=version.partition("-")[0],
             is_mariadb=is_mariadb,
@@ -302,7 +304,7 @@ class Client:
             ignores_case=case != 0,
             database=database or self.database,
             zone=system_zone if zone == "SYSTEM" else zone,
-            id=ids.get("server_uuid") or ids.get("server_uid") or f"{host}:{port}",
+            id=ids.get("server_uuid") or f"{UNKNOWN}@{self.host}:{self.port}",
             user=user,
         )
         self.known["facts"] = facts

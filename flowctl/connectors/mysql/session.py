@@ -11,7 +11,6 @@ from typing import Any
 from flowctl.connectors.mysql import catalog, refusals
 from flowctl.connectors.mysql.client import MARKER, MysqlConnection
 from flowctl.connectors.mysql.types import ddl
-from flowctl.connectors.sql import timeouts
 from flowctl.connectors.sql.session import Session, SqlDialect
 from flowctl.model.table_info import ObjectName, TableInfo
 
@@ -57,8 +56,7 @@ class MysqlSession(Session):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """READ COMMITTED, as every session here. The server ends it if this process stops in the middle."""
-        self.execute(f"SET wait_timeout = {max(1, round(timeouts.idle_in_commit()))}")
+        """READ COMMITTED, as every session here."""
         self.execute("START TRANSACTION")
         try:
             yield
@@ -67,7 +65,6 @@ class MysqlSession(Session):
             with suppress(Exception):  # the connection may be lost, and the transaction with it
                 self.execute("ROLLBACK")
             raise
-        self.execute(f"SET wait_timeout = {round(timeouts.STATEMENT)}")
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         found = catalog.describe(self.connection, objects)

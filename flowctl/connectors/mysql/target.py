@@ -22,7 +22,7 @@ from flowctl.connectors.mysql.loading import load, staging_table
 from flowctl.connectors.mysql.session import MYSQL, MysqlSession, dialect_of
 from flowctl.connectors.mysql.source import MysqlSource
 from flowctl.connectors.preconditions import verify_total
-from flowctl.connectors.sql import commits
+from flowctl.connectors.sql import commits, timeouts
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.commits import COMMITS
 from flowctl.connectors.sql.embedded import scan_landed
@@ -62,6 +62,14 @@ class MysqlTarget(SqlTarget[MysqlSession]):
     def session(self) -> Iterator[MysqlSession]:
         with self.client.connect() as connection:
             yield MysqlSession(connection)
+
+    @contextmanager
+    def writing_session(self) -> Iterator[MysqlSession]:
+        """The server ends it once this process has been suspended for as long as a lease lives: neither the DDL before
+        a commit nor the commit itself comes after another run has begun."""
+        with self.session() as session:
+            session.execute(f"SET wait_timeout = {max(1, round(timeouts.idle_in_commit()))}")
+            yield session
 
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
         """By the server's own identity, independent of host and name."""
