@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Iterator
 from decimal import Decimal as Exact
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 
 from flowctl.connectors.mysql.client import client
 from flowctl.connectors.target import WriteShape
-from flowctl.errors import FlowctlError, StateConflict, StoppedByPolicy, TableError
+from flowctl.errors import FlowctlError, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Layout
@@ -283,6 +285,44 @@ def test_a_server_with_a_binary_log(writer: Writer, format: str, scratch: Buffer
             there.write(upserts(row(1)), 1, "merge")
             there.write([*upserts(row(2)), gone(1)], 2, "merge")
             assert [found[0] for found in place.read([])] == [2]
+
+
+def kill_others(script: Script) -> None:
+    threads = "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND ID <> CONNECTION_ID()"
+    for (thread,) in script(threads):
+        script(f"KILL {thread}")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_a_connection_lost_in_the_commit_leaves_nothing(writer: Writer, script: Script, mode: Mode) -> None:
+    """With a column added before, which the next try finds."""
+    writer.write(upserts(row(1)) if mode == "merge" else [row(1)], 1, mode)
+    columns = (*COLUMNS, Column("note", types.STRING))
+    change = SchemaChange("note", "new_column", None, types.STRING, "add", "")
+    alter = writer.place.target.alter_statements(writer.info(), [change])
+    second: dict[str, Any] = {"columns": columns, "alter": alter, "new_columns": ("note",)}
+    one = {**row(2), "note": "x"}
+    rows = upserts(one) if mode == "merge" else [one]
+    with pytest.raises(TransientError):
+        writer.write(rows, 2, mode, **second, before_commit=lambda: kill_others(script))
+    assert writer.place.read(["id", "note"]) == [(1, None)]
+    for _ in range(2):
+        assert writer.write(rows, 2, mode, **second).seq == 2
+        assert sorted(writer.place.read(["id", "note"])) == [(1, None), (2, "x")]
+
+
+@pytest.mark.full
+def test_a_suspended_process_makes_no_late_change(
+    place: Place, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLOWCTL_LEASE_SECONDS", "1")
+    target: Any = place.target
+    with pytest.raises(TransientError), target.writing_session() as session:
+        while script("SELECT 1 FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND ID <> CONNECTION_ID()"):
+            time.sleep(0.2)
+        session.execute("CREATE TABLE late (i INT)")
+    assert script("SHOW TABLES") == []
 
 
 def test_nothing_is_left_of_tries(writer: Writer, script: Script) -> None:
