@@ -9,7 +9,7 @@ export PYTHON
 venv: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml constraints.txt scripts/install-system.sh scripts/install-python.sh
-	scripts/install-system.sh venv java postgresql
+	scripts/install-system.sh venv java postgresql mariadb
 	scripts/install-python.sh $(VENV) dev
 	touch $@
 

@@ -13,6 +13,7 @@ _PACKAGES = {
     "delta": "flowctl[delta]",
     "pyroaring": "flowctl[delta]",
     "duckdb": "flowctl[duckdb]",
+    "pymysql": "flowctl[mysql]",
     "s3fs": "flowctl[s3]",
     "aiobotocore": "flowctl[s3]",
     "botocore": "flowctl[s3]",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
 from flowctl.storage.blobs import BlobStore
 from tests import engines
-from tests.services import kafka, postgres, s3, schemas
+from tests.services import kafka, mariadb, postgres, s3, schemas
 from tests.services import spark as spark_servers
 from tests.services.s3_proxy import S3Proxy
 from tests.storage.stores import StoreAddress, s3_address
@@ -30,6 +30,8 @@ _numbers = itertools.count(1)
 #: A test that uses one of these starts a database, an object store or an engine: `make test-unit` leaves it out.
 SERVER_FIXTURES = {
     "postgres_server",
+    "mariadb_server",
+    "databases",
     "kafka_broker",
     "schema_registry",
     "s3_server",
@@ -54,7 +56,9 @@ STORES = [
 
 
 #: Targets that this process writes alone, whatever the engine: their tests are `full` on Spark.
-EMBEDDED = ("duckdb", "sqlite")
+EMBEDDED = ("duckdb", "mysql", "sqlite")
+#: Of those, databases whose suite is long on Sail too, but for the tests marked `smoke`.
+LONG = ("mysql",)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -76,6 +80,8 @@ def _mark_for_engine(item: pytest.Item) -> None:
             item.add_marker(made)
     place = item.callspec.params.get("place") if hasattr(item, "callspec") else None
     are_long = [not marker.args or place in marker.args for marker in item.iter_markers("long_on_spark")]
+    if place in LONG and not item.get_closest_marker("smoke"):
+        item.add_marker(pytest.mark.full)
     if engines.UNDER_TEST != "sail" and (any(are_long) or place in EMBEDDED):
         item.add_marker(pytest.mark.full)
 
@@ -92,6 +98,26 @@ def postgres_database(postgres_server: str) -> Iterator[str]:
     """The libpq URL of an empty database of this test alone."""
     with postgres.database(postgres_server, f"test_{os.getpid()}_{next(_numbers)}") as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[mariadb.Server]:
+    """A MariaDB of our own. Use ``mysql_database`` for tables."""
+    with mariadb.server() as started:
+        yield started
+
+
+@pytest.fixture
+def mysql_database(mariadb_server: mariadb.Server) -> Iterator[str]:
+    """The URL of an empty database of this test alone."""
+    with mariadb.database(mariadb_server, f"test_{os.getpid()}_{next(_numbers)}") as url:
+        yield url
+
+
+@pytest.fixture
+def databases(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Gives an empty database by the name of its fixture; its server starts when it is needed."""
+    return lambda fixture: str(request.getfixturevalue(fixture))
 
 
 @pytest.fixture(scope="session")

@@ -15,13 +15,13 @@ from flowctl.model.table_info import Column
 from flowctl.model.types import DataType, Decimal, Scalar
 from flowctl.model.value import TypedValue
 
-Dialect = Literal["spark", "postgres", "sqlite", "duckdb"]
+Dialect = Literal["spark", "postgres", "sqlite", "duckdb", "mysql"]
 
 
 def quoted(name: str, dialect: Dialect) -> str:
     """``name`` as an identifier; case and every character are kept."""
     match dialect:
-        case "spark":
+        case "spark" | "mysql":
             return "`" + name.replace("`", "``") + "`"
         case "postgres" | "sqlite" | "duckdb":
             return '"' + name.replace('"', '""') + '"'
@@ -40,6 +40,10 @@ def literal(value: TypedValue, dialect: Dialect) -> str:
     match dialect:
         case "sqlite":
             return plain if _is_number(value.type) else text(plain, dialect)
+        case "mysql":
+            if value.type in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
+                return f"TIMESTAMP({text(plain.replace('T', ' ').removesuffix('Z'), dialect)})"
+            return plain if _is_number(value.type) else text(plain, dialect)
         case "spark" | "postgres" | "duckdb":
             keyword = _KEYWORDS[dialect].get(value.type)
             if keyword is not None:
@@ -50,8 +54,9 @@ def literal(value: TypedValue, dialect: Dialect) -> str:
 
 
 def text(plain: str, dialect: Dialect) -> str:
-    """A string literal. Spark reads backslashes as escapes; the other dialects follow the standard and do not."""
-    if dialect == "spark":
+    """A string literal. Spark and MySQL read backslashes as escapes; the other dialects follow the standard and do
+    not."""
+    if dialect in ("spark", "mysql"):
         return "'" + plain.replace("\\", "\\\\").replace("'", "\\'") + "'"
     return "'" + plain.replace("'", "''") + "'"
 
@@ -66,7 +71,7 @@ def moment(at: str, dialect: Dialect) -> str:
 def translatable_moment(at: str, written: Dialect, dialect: Dialect) -> str:
     """:func:`moment` in a statement of the dialect ``written`` that sqlglot translates to ``dialect``: keeps the type,
     and remains text where timestamps are text."""
-    return moment(at, dialect if dialect == "sqlite" else written)
+    return moment(at, dialect if dialect in ("sqlite", "mysql") else written)
 
 
 def _is_number(kind: DataType) -> bool:

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from tests import engines
 from tests.connectors.hostile import TEXTS
+from tests.e2e.targets import Databases, place, quoted, sql_place
 
 #: Every target takes these, and roles need them: text, text, an integer, a timestamp.
 KEY = (TEXTS["dots"], TEXTS["backtick"])
@@ -56,19 +57,20 @@ def plain(rows: Sequence[Sequence[Any]]) -> list[tuple[str, ...]]:
 
 
 class PostgresSource:
-    """``many`` or few rows is the test's business; names may be 63 bytes long."""
+    """``many`` or few rows is the test's business; names may be 63 bytes long. ``address`` is what `flowctl init`
+    takes."""
 
     names = [name for name in NAMES if len(name.encode()) <= 63]
     kinds: Mapping[str, str] = {}
     hints: Mapping[str, Any] = {}
     keeps_all = False
 
-    def __init__(self, url: str, _folder: Path) -> None:
-        self.connection = {"type": "postgres", "url": url}
-        self.reference = "src:public.odd"
-        self._url = url
+    def __init__(self, databases: Databases, folder: Path) -> None:
+        there = place("postgres", folder, databases).named("odd")
+        self.connection, self.reference, self._url = there.options, f"src:{there.object}", there.database
+        self.address = there.database
         listed = sql.SQL(", ").join(sql.SQL("{} " + _type(name, "bigint")).format(_name(name)) for name in self.names)  # type: ignore[arg-type]
-        with psycopg.connect(url, autocommit=True) as connection:
+        with psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE TABLE odd ({})").format(listed))
         self.put(before(self.names))
 
@@ -97,8 +99,9 @@ class SqliteSource:
     hints: Mapping[str, Any] = {}
     keeps_all = False
 
-    def __init__(self, _url: str, folder: Path) -> None:
-        self.connection = {"type": self.type, "path": f"source.{self.type}"}
+    def __init__(self, _databases: Databases, folder: Path) -> None:
+        self.address = f"source.{self.type}"
+        self.connection = {"type": self.type, "path": self.address}
         self.reference = "src:odd"
         self._path = folder / f"source.{self.type}"
         listed = ", ".join(f"{quoted(name)} {_type(name, 'BIGINT')}" for name in self.names)
@@ -129,6 +132,30 @@ class DuckdbSource(SqliteSource):
             connection.execute(statement, list(values))
 
 
+class MysqlSource:
+    """Names have 64 characters at most."""
+
+    kinds: Mapping[str, str] = {}
+    hints: Mapping[str, Any] = {}
+    keeps_all = False
+
+    def __init__(self, databases: Databases, folder: Path) -> None:
+        self._there = sql_place("mysql", folder, databases).named("odd")
+        self.connection, self.reference = self._there.options, f"src:{self._there.object}"
+        self.address = self._there.database
+        self.names = [name for name in NAMES if not self._there.refuses_column(name)]
+        listed = ", ".join(f"{quoted(name)} {_type(name, 'bigint', 'datetime(6)')}" for name in self.names)
+        self._there.run(f"CREATE TABLE {{table}} ({listed})")
+        self.put(before(self.names))
+
+    def put(self, rows: Sequence[Row], *, adds: bool = False) -> None:
+        for one in rows:
+            if not adds:
+                self._there.run(f"DELETE FROM {{table}} WHERE {quoted(KEY[0])} = {_literal(one[KEY[0]])}")
+            values = ", ".join(_literal(str(one[name])) for name in self.names)
+            self._there.run(f"INSERT INTO {{table}} VALUES ({values})")
+
+
 class FilesSource:
     """One file for each batch, the first under one hostile name, the second under another; and beside them, empty but
     for a header, one of every name that a file can have."""
@@ -138,7 +165,8 @@ class FilesSource:
     kinds: Mapping[str, str] = {CURSOR: "bigint", EVENT: "timestamp_ntz"}
     keeps_all = True
 
-    def __init__(self, _url: str, folder: Path) -> None:
+    def __init__(self, _databases: Databases, folder: Path) -> None:
+        self.address = "in"
         self.connection = {"type": "files", "path": "."}
         self.reference = "src:in/*.csv"
         self._folder = folder / "in"
@@ -172,17 +200,18 @@ SOURCES = {
     "parts": PartsOfPostgresSource,
     "sqlite": SqliteSource,
     "duckdb": DuckdbSource,
+    "mysql": MysqlSource,
     "files": FilesSource,
 }
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _name(name: str) -> sql.Identifier:
     return sql.Identifier(name)
 
 
-def _type(name: str, integer: str) -> str:
-    return {CURSOR: integer, EVENT: "timestamp"}.get(name, "text")
+def _type(name: str, integer: str, timestamp: str = "timestamp") -> str:
+    return {CURSOR: integer, EVENT: timestamp}.get(name, "text")
+
+
+def _literal(text: str) -> str:
+    return "x'" + text.encode().hex() + "'"

@@ -6,7 +6,6 @@ so that a test sees what any reader sees.
 
 from __future__ import annotations
 
-import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -24,7 +23,7 @@ from flowctl.engine.session import has_jvm
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 from flowctl.storage.buffer import Buffer
-from tests.e2e.flows import duckdb_rows
+from tests.e2e.targets import SQL_KINDS, Kind, quoted, sql_place
 
 
 @dataclass(frozen=True)
@@ -60,66 +59,21 @@ def opened(type: str, options: dict[str, Any], scratch: Buffer) -> Iterator[Targ
         yield connector.target
 
 
-@contextmanager
-def sqlite(_request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Iterator[Place]:
-    path = folder / "target.db"
+def _of_database(kind: Kind) -> Factory:
+    @contextmanager
+    def factory(request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Iterator[Place]:
+        there = sql_place(kind, folder, request.getfixturevalue).named(f"t {uuid.uuid4().hex[:6]}")
+        with opened(kind, dict(there.given), scratch) as target:
+            yield Place(
+                kind,
+                dict(there.given),
+                target,
+                ObjectName(there.parts),
+                lambda columns: there.fetch(f"SELECT {', '.join(map(quoted, columns))} FROM {{table}}"),
+                there.run,
+            )
 
-    def rows(statement: str) -> list[tuple[Any, ...]]:
-        connection = sqlite3.connect(path, timeout=30)
-        try:
-            with connection:
-                return connection.execute(statement).fetchall()
-        finally:
-            connection.close()
-
-    name = f"t {uuid.uuid4().hex[:6]}"
-    with opened("sqlite", {"path": str(path)}, scratch) as target:
-        yield Place(
-            "sqlite",
-            {"path": str(path)},
-            target,
-            ObjectName((name,)),
-            lambda columns: rows(f'SELECT {_listed(columns)} FROM "{name}"'),
-            lambda statement: rows(statement.format(table=f'"{name}"')) and None,
-        )
-
-
-@contextmanager
-def duckdb(_request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Iterator[Place]:
-    path, name = folder / "target.duckdb", f"t {uuid.uuid4().hex[:6]}"
-    with opened("duckdb", {"path": str(path)}, scratch) as target:
-        yield Place(
-            "duckdb",
-            {"path": str(path)},
-            target,
-            ObjectName((name,)),
-            lambda columns: duckdb_rows(path, f'SELECT {_listed(columns)} FROM "{name}"'),
-            lambda statement: duckdb_rows(path, statement.format(table=f'"{name}"')) and None,
-        )
-
-
-@contextmanager
-def postgres(request: pytest.FixtureRequest, _folder: Path, scratch: Buffer) -> Iterator[Place]:
-    import psycopg
-
-    url = request.getfixturevalue("postgres_database")
-    name = ("public", f"t {uuid.uuid4().hex[:6]}")
-
-    def rows(statement: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(url, autocommit=True) as connection:
-            cursor = connection.execute(statement)
-            return cursor.fetchall() if cursor.description else []
-
-    table = f'"{name[0]}"."{name[1]}"'
-    with opened("postgres", {"url": url}, scratch) as target:
-        yield Place(
-            "postgres",
-            {"url": url},
-            target,
-            ObjectName(name),
-            lambda columns: rows(f"SELECT {_listed(columns)} FROM {table}"),
-            lambda statement: rows(statement.format(table=table)) and None,
-        )
+    return factory
 
 
 @contextmanager
@@ -147,8 +101,4 @@ def delta(request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Iter
         )
 
 
-def _listed(columns: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in columns)
-
-
-FACTORIES: dict[str, Factory] = {"delta": delta, "duckdb": duckdb, "postgres": postgres, "sqlite": sqlite}
+FACTORIES: dict[str, Factory] = {"delta": delta, **{kind: _of_database(kind) for kind in SQL_KINDS}}

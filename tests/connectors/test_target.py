@@ -26,6 +26,7 @@ def content(writer: Writer, *names: str) -> list[tuple[object, ...]]:
     return sorted(writer.place.read(names or ("id", "name")))
 
 
+@pytest.mark.smoke
 def test_append_adds_rows_and_their_record(writer: Writer) -> None:
     writer.write([row(1), row(2)], 1)
     commit = writer.write([row(2), row(3)], 2)
@@ -116,6 +117,7 @@ def test_a_void_tells_of_the_data_that_has_landed_under_its_number(writer: Write
     assert writer.void(1).record() == landed.record()
 
 
+@pytest.mark.smoke
 def test_truncate_replaces_everything(writer: Writer) -> None:
     writer.write([row(1), row(2)], 1, "truncate")
     commit = writer.write([row(3)], 2, "truncate")
@@ -145,6 +147,7 @@ def test_a_lost_lease_leaves_nothing(writer: Writer) -> None:
     assert writer.write([row(2)], 2).seq == 2
 
 
+@pytest.mark.smoke
 def test_merge_inserts_updates_and_deletes(writer: Writer) -> None:
     writer.write(upserts(row(1), row(2), row(3)), 1, "merge")
     commit = writer.write([*upserts(row(1), row(2, "b"), row(4)), gone(3), gone(9)], 2, "merge")
@@ -215,6 +218,7 @@ def test_a_full_refresh_changes_a_type_in_the_commit_that_replaces_the_content(w
     assert content(writer) == [(9, 7)]
 
 
+@pytest.mark.smoke
 def test_a_new_column_comes_with_the_commit_that_needs_it(writer: Writer) -> None:
     writer.write([row(1)], 1)
     target, object = writer.place.target, writer.place.object

@@ -74,6 +74,7 @@ def of_columns(values: dict[str, str | None], at: int) -> Row:
     return {"id": 1, **values, "valid_from": day(at), "row_hash": row_hash, OP_COLUMN: "U", DETECTED_COLUMN: False}
 
 
+@pytest.mark.smoke
 @pytest.mark.long_on_spark
 def test_late_rows_deletions_and_replays_give_the_history_of_all_observations(writer: Writer) -> None:
     write(writer, 1, seen("A", 1))

@@ -37,8 +37,8 @@ ALL: dict[str, tuple[DataType, list[Any]]] = {
     "short": (types.INT16, [-(2**15), 2**15 - 1]),
     "int": (types.INT32, [-(2**31), 2**31 - 1]),
     "long": (types.INT64, [-(2**63), 2**63 - 1]),
-    "real": (types.FLOAT, [1.5, -0.10000000149011612, float("inf")]),
-    "double": (types.DOUBLE, [0.1, 5e-324, -1.7976931348623157e308, float("-inf")]),
+    "real": (types.FLOAT, [1.5, -0.10000000149011612]),
+    "double": (types.DOUBLE, [0.1, 5e-324, -1.7976931348623157e308]),
     "decimal": (types.Decimal(38, 10), [decimal.Decimal("9" * 28 + "." + "9" * 10), decimal.Decimal("-0.0000000001")]),
     "whole": (types.Decimal(38, 0), [decimal.Decimal("9" * 38), decimal.Decimal(0)]),
     "text": (types.STRING, NASTY_TEXT),
@@ -57,6 +57,7 @@ ALL: dict[str, tuple[DataType, list[Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_every_type_comes_back_exactly(writer: Writer, in_memory: bool) -> None:
     """``in_memory``: in this process, where a target makes use of that."""
@@ -97,6 +98,8 @@ def differing(written: DataFrame, found: DataFrame, columns: Sequence[Column]) -
         pytest.param(types.STRING, "a\0b", id="NUL in text"),
         pytest.param(Array(types.STRING), ["a\0b"], id="NUL in an array"),
         pytest.param(types.DOUBLE, math.nan, id="NaN"),
+        pytest.param(types.DOUBLE, math.inf, id="infinity"),
+        pytest.param(types.FLOAT, -math.inf, id="float infinity"),
         pytest.param(Array(types.DOUBLE), [math.inf], id="infinity in an array"),
         pytest.param(Array(types.BINARY), [b"\0\\"], id="array of binary"),
     ],

@@ -111,7 +111,7 @@ def end_of_stopped(process: subprocess.Popen[str], seconds: float = 120.0) -> tu
 
 
 def sqlite_rows(path: Path, query: str) -> list[Row]:
-    connection = sqlite3.connect(path)
+    connection = sqlite3.connect(path, timeout=30)
     try:
         return sorted(connection.execute(query).fetchall(), key=repr)
     finally:
@@ -119,7 +119,7 @@ def sqlite_rows(path: Path, query: str) -> list[Row]:
 
 
 def sqlite_script(path: Path, script: str) -> None:
-    connection = sqlite3.connect(path)
+    connection = sqlite3.connect(path, timeout=30)
     try:
         connection.executescript(script)
     finally:
@@ -145,13 +145,44 @@ def postgres_rows(url: str, query: str) -> list[Row]:
         return sorted(connection.execute(query).fetchall(), key=repr)
 
 
+def mysql_rows(url: str, script: str) -> list[Row]:
+    """The rows of the last of some statements, which name columns in double quotes; booleans are integers."""
+    from urllib.parse import urlsplit
+
+    import pymysql
+    from pymysql.constants import CLIENT
+
+    there = urlsplit(url)
+    connection = pymysql.connect(
+        host=there.hostname,
+        port=there.port or 3306,
+        user=there.username,
+        password=there.password or "",
+        database=there.path.strip("/"),
+        client_flag=CLIENT.MULTI_STATEMENTS,
+        init_command="SET sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES', time_zone = '+00:00'",
+        autocommit=True,
+    )
+    with connection, connection.cursor() as cursor:
+        cursor.execute(script)
+        rows = list(cursor.fetchall())
+        while cursor.nextset():
+            rows = list(cursor.fetchall())
+    return sorted(rows, key=repr)
+
+
 def delta_rows(path: Path, columns: Sequence[str]) -> list[Row]:
-    """The committed content, as another reader of Delta sees it; moments without their zone, which is UTC."""
+    listed = ", ".join(f'"{name}"' for name in columns)
+    return delta_query(path, f"SELECT {listed} FROM t")
+
+
+def delta_query(path: Path, query: str) -> list[Row]:
+    """The rows of ``query``, in which the table is ``t``, as another reader of Delta sees them; moments without their
+    zone, which is UTC."""
     from deltalake import DeltaTable, QueryBuilder
 
-    listed = ", ".join(f'"{name}"' for name in columns)
-    query = QueryBuilder().register("t", DeltaTable(str(path))).execute(f"SELECT {listed} FROM t")
-    rows = pa.table(query.read_all()).to_pylist()
+    found = QueryBuilder().register("t", DeltaTable(str(path))).execute(query)
+    rows = pa.table(found.read_all()).to_pylist()
     return sorted((tuple(_without_zone(value) for value in row.values()) for row in rows), key=repr)
 
 

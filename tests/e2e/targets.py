@@ -1,74 +1,326 @@
-"""The same flow into each kind of target: its connection in the spec, and its rows by value."""
+"""The kinds of targets that tests of whole flows know: one class each, and nothing else in a test knows which it has.
+
+A place is a table of one kind: its connection in the spec, and its content as somebody else sees it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Self
 
-from deltalake import DeltaTable
+from flowctl.engine.session import reachable
+from tests.e2e.flows import Row, delta_query, duckdb_rows, mysql_rows, postgres_rows, sqlite_rows, sqlite_script
 
-from tests.e2e.flows import Row, delta_rows, duckdb_rows, postgres_rows, sqlite_rows
-
-Kind = Literal["delta", "sqlite", "duckdb", "postgres"]
-KINDS: tuple[Kind, ...] = ("delta", "sqlite", "duckdb", "postgres")
+Kind = str
+#: Gives the URL of an empty database by the name of its fixture, whose server starts with the first question.
+Databases = Callable[[str], str]
 
 
 @dataclass(frozen=True)
-class TargetPlace:
-    """``connection`` is the spec's YAML (flow style), ``object`` what stands after the colon of ``to``."""
+class TargetPlace(ABC):
+    """The table ``name``. ``folder`` is the flow's, ``database`` the URL of an empty database (empty: it has none)."""
 
-    kind: Kind
-    connection: str
-    object: str
-    location: str
+    folder: Path
+    database: str = ""
+    name: str = "orders"
+    kind: ClassVar[str]
+    #: The fixture of its database; empty for what is in the folder.
+    fixture: ClassVar[str] = ""
+    #: The variables that its connection refers to.
+    env: ClassVar[Mapping[str, str]] = {}
+    #: Where a first run is killed before there is a table.
+    before_table: ClassVar[str] = "before_commit"
+
+    @property
+    @abstractmethod
+    def options(self) -> dict[str, str]:
+        """The connection as in a spec."""
+
+    @abstractmethod
+    def fetch(self, query: str) -> list[Row]:
+        """The rows of a query of ``{table}``, in any order."""
+
+    @abstractmethod
+    def columns(self) -> list[str]: ...
+
+    @property
+    def connection(self) -> str:
+        """The connection as YAML (flow style)."""
+        return "{" + ", ".join(f"{name}: {_yaml(value)}" for name, value in self.options.items()) + "}"
+
+    @property
+    def object(self) -> str:
+        """What stands after the colon of ``to``."""
+        return self.name
+
+    @property
+    def reference(self) -> str:
+        """The same, for any name."""
+        return quoted(self.name)
+
+    def named(self, name: str) -> Self:
+        return replace(self, name=name)
+
+    def apart(self) -> Self:
+        """The same kind, where no other place of a flow is."""
+        return self
 
     def rows(self, columns: Sequence[str]) -> list[Row]:
-        """The table's rows, as text where the three systems show one value differently."""
-        names = ", ".join(f'"{name}"' for name in columns)
-        match self.kind:
-            case "delta":
-                found = delta_rows(Path(self.location) / self.object, columns)
-            case "sqlite":
-                found = sqlite_rows(Path(self.location), f'SELECT {names} FROM "{self.object}"')
-            case "duckdb":
-                found = duckdb_rows(Path(self.location), f'SELECT {names} FROM "{self.object}"')
-            case "postgres":
-                found = postgres_rows(self.location, f"SELECT {names} FROM {self.object}")
+        """The table's rows, as text where systems show one value differently."""
+        found = self.fetch(f"SELECT {', '.join(map(quoted, columns))} FROM {{table}}")
         return sorted((tuple(_plain(value) for value in row) for row in found), key=repr)
 
+    def everything(self) -> list[Row]:
+        """What is not in the folder: the tables of a database."""
+        return []
+
+    def refuses_column(self, name: str) -> bool:
+        """Whether no column can have this name."""
+        return False
+
+    def refuses_table(self, name: str) -> bool:
+        """Whether no table can have this name."""
+        return False
+
+    def is_one_name(self, name: str, *, has_jvm: bool) -> bool:
+        """Whether a spec can mean one table by this name, with an engine that ``has_jvm``."""
+        return True
+
+
+@dataclass(frozen=True)
+class DeltaPlace(TargetPlace):
+    kind = "delta"
+    #: The table is there, empty, once its commit begins; those of others come with the commit.
+    before_table = "after_intent"
+    lake: str = "lake"
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"type": "delta", "path": self.lake}
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.lake / self.name
+
+    @property
+    def reference(self) -> str:
+        return self.name
+
+    def apart(self) -> Self:
+        return replace(self, lake="pond")
+
+    def fetch(self, query: str) -> list[Row]:
+        return delta_query(self.path, query.replace("{table}", "t"))
+
     def columns(self) -> list[str]:
-        match self.kind:
-            case "delta":
-                return [field.name for field in DeltaTable(str(Path(self.location) / self.object)).schema().fields]
-            case "sqlite":
-                query = f"SELECT name FROM pragma_table_info('{self.object}')"
-                return [str(name) for (name,) in sqlite_rows(Path(self.location), query)]
-            case "duckdb":
-                query = f"SELECT column_name FROM duckdb_columns() WHERE table_name = '{self.object}'"
-                return [str(name) for (name,) in duckdb_rows(Path(self.location), query)]
-            case "postgres":
-                query = f"SELECT attname FROM pg_attribute WHERE attrelid = '{self.object}'::regclass AND attnum > 0"
-                found = postgres_rows(self.location, f"{query} AND NOT attisdropped")
-                return [str(name) for (name,) in found]
+        from deltalake import DeltaTable
+
+        return [field.name for field in DeltaTable(str(self.path)).schema().fields]
+
+    def refuses_column(self, name: str) -> bool:
+        return any(letter in name for letter in " ,;{}()\n\t=")
+
+    def refuses_table(self, name: str) -> bool:
+        """deltalake takes a backslash for a slash, and decodes what looks encoded."""
+        return any(sign in name for sign in ("\\", "\n", "\r", "\t", "%25"))
+
+    def is_one_name(self, name: str, *, has_jvm: bool) -> bool:
+        """Patterns and folders are refused, or meant, in a path, which has no blanks at its ends; Sail refuses what it
+        would encode."""
+        return not set(name) & set("*?/") and name == name.strip() and (has_jvm or reachable(name))
 
 
-def place(kind: Kind, folder: Path, postgres_url: str) -> TargetPlace:
-    match kind:
-        case "delta":
-            return TargetPlace(kind, "{type: delta, path: lake}", "orders", str(folder / "lake"))
-        case "sqlite":
-            return TargetPlace(kind, "{type: sqlite, path: target.db}", "orders", str(folder / "target.db"))
-        case "duckdb":
-            connection = "{type: duckdb, path: target.duckdb}"
-            return TargetPlace(kind, connection, "orders", str(folder / "target.duckdb"))
-        case "postgres":
-            secret = postgres_url.replace("etl-secret", "${secret:env:PG_PASSWORD}")
-            return TargetPlace(kind, f'{{type: postgres, url: "{secret}"}}', "public.orders", postgres_url)
+class SqlPlace(TargetPlace):
+    """``given`` is the one option by which a connection opens it without a spec."""
+
+    @property
+    @abstractmethod
+    def given(self) -> dict[str, str]: ...
+
+    @abstractmethod
+    def run(self, script: str) -> None:
+        """Statements of somebody else about ``{table}``."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The table's name as a connector gets it."""
+        return (self.name,)
+
+    @property
+    def sql(self) -> str:
+        """The table's name in SQL."""
+        return ".".join(map(quoted, self.parts))
 
 
-def _plain(value: object) -> object:
+class FilePlace(SqlPlace):
+    file: ClassVar[str]
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"type": self.kind, "path": self.file}
+
+    @property
+    def given(self) -> dict[str, str]:
+        return {"path": str(self.path)}
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.file
+
+
+class SqlitePlace(FilePlace):
+    kind, file = "sqlite", "target.db"
+
+    def fetch(self, query: str) -> list[Row]:
+        return sqlite_rows(self.path, query.replace("{table}", self.sql))
+
+    def run(self, script: str) -> None:
+        sqlite_script(self.path, script.replace("{table}", self.sql))
+
+    def columns(self) -> list[str]:
+        return [str(name) for _, name in self.fetch(f"SELECT cid, name FROM pragma_table_info('{self.name}')")]
+
+
+class DuckdbPlace(FilePlace):
+    kind, file = "duckdb", "target.duckdb"
+
+    def fetch(self, query: str) -> list[Row]:
+        return duckdb_rows(self.path, query.replace("{table}", self.sql))
+
+    def run(self, script: str) -> None:
+        self.fetch(script)
+
+    def columns(self) -> list[str]:
+        query = f"SELECT column_index, column_name FROM duckdb_columns() WHERE table_name = '{self.name}'"
+        return [str(name) for _, name in self.fetch(query)]
+
+
+@dataclass(frozen=True)
+class PostgresPlace(SqlPlace):
+    kind, fixture = "postgres", "postgres_database"
+    env: ClassVar[Mapping[str, str]] = {"PG_PASSWORD": "etl-secret"}
+    schema: str = "public"
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"type": "postgres", "url": self.database.replace("etl-secret", "${secret:env:PG_PASSWORD}")}
+
+    @property
+    def given(self) -> dict[str, str]:
+        return {"url": self.database}
+
+    @property
+    def object(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def reference(self) -> str:
+        return f"{self.schema}.{quoted(self.name)}"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (self.schema, self.name)
+
+    def apart(self) -> Self:
+        return replace(self, schema="copies")
+
+    def fetch(self, query: str) -> list[Row]:
+        return postgres_rows(self.database, query.replace("{table}", self.sql))
+
+    def run(self, script: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self.database, autocommit=True) as connection:
+            connection.execute(script.replace("{table}", self.sql).encode())
+
+    def columns(self) -> list[str]:
+        query = f"SELECT attnum, attname FROM pg_attribute WHERE attrelid = '{self.sql}'::regclass AND attnum > 0"
+        return [str(name) for _, name in self.fetch(f"{query} AND NOT attisdropped")]
+
+    def everything(self) -> list[Row]:
+        return self.fetch(
+            "SELECT nspname, relname, relfilenode FROM pg_namespace AS n LEFT JOIN pg_class ON relnamespace = n.oid "
+            "WHERE nspname !~ '^pg_'"
+        )
+
+    def refuses_column(self, name: str) -> bool:
+        return len(name.encode()) > 63
+
+    def refuses_table(self, name: str) -> bool:
+        return self.refuses_column(name)
+
+
+class MysqlPlace(SqlPlace):
+    kind, fixture = "mysql", "mysql_database"
+    env: ClassVar[Mapping[str, str]] = {"MYSQL_PASSWORD": "my-etl-secret"}
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"type": "mysql", "url": self.database.replace("my-etl-secret", "${secret:env:MYSQL_PASSWORD}")}
+
+    @property
+    def given(self) -> dict[str, str]:
+        return {"url": self.database}
+
+    def fetch(self, query: str) -> list[Row]:
+        return mysql_rows(self.database, query.replace("{table}", self.sql))
+
+    def run(self, script: str) -> None:
+        mysql_rows(self.database, script.replace("{table}", self.sql))
+
+    def columns(self) -> list[str]:
+        query = "SELECT ORDINAL_POSITION, COLUMN_NAME FROM information_schema.COLUMNS"
+        rows = self.fetch(f"{query} WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{self.name}'")
+        return [str(name) for _, name in sorted(rows)]
+
+    def everything(self) -> list[Row]:
+        return self.fetch(
+            "SELECT TABLE_NAME, CREATE_TIME, UPDATE_TIME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()"
+        )
+
+    def refuses_column(self, name: str) -> bool:
+        return len(name) > 64 or any(ord(letter) > 0xFFFF for letter in name) or name.endswith(" ")
+
+    def refuses_table(self, name: str) -> bool:
+        is_long = sum(1 if letter.isascii() and letter.isalnum() else 5 for letter in name) > 250
+        return is_long or self.refuses_column(name)
+
+
+_PLACES: tuple[type[TargetPlace], ...] = (DeltaPlace, SqlitePlace, DuckdbPlace, PostgresPlace, MysqlPlace)
+_BY_KIND = {place.kind: place for place in _PLACES}
+KINDS: tuple[Kind, ...] = tuple(_BY_KIND)
+#: Databases: each of their tables is read and changed by SQL.
+SQL_KINDS: tuple[Kind, ...] = tuple(place.kind for place in _PLACES if issubclass(place, SqlPlace))
+#: What the connections of all kinds refer to.
+ENV = {name: value for place in _PLACES for name, value in place.env.items()}
+
+
+def place(kind: Kind, folder: Path, databases: Databases | None = None) -> TargetPlace:
+    """``databases`` may be left out for what is in the folder."""
+    made = _BY_KIND[kind]
+    return made(folder, databases(made.fixture) if made.fixture and databases else "")
+
+
+def sql_place(kind: Kind, folder: Path, databases: Databases | None = None) -> SqlPlace:
+    made = place(kind, folder, databases)
+    assert isinstance(made, SqlPlace)
+    return made
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _yaml(value: str) -> str:
+    return value if re.fullmatch(r"[\w./-]+", value) else json.dumps(value)
+
+
+def _plain(value: Any) -> object:
     if isinstance(value, bool):
         return int(value)
     return value if value is None or isinstance(value, int | float | str) else str(value)

@@ -11,7 +11,7 @@ import pytest
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow, sqlite_rows
 from tests.e2e.orders import MODES, must_be_right, write_flow
-from tests.e2e.targets import KINDS, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
 
 KILLED = -9
 #: What there is to do when all is done: without a position everything is read again, and keys are compared each time.
@@ -42,7 +42,7 @@ def walk_the_protocol(flow: Flow, mode: str, target: TargetPlace, spark: str, po
 def test_a_recovery_killed_before_what_has_come_since_loses_and_doubles_nothing(
     kind: Kind, mode: str, tmp_path: Path
 ) -> None:
-    flow, target = Flow(tmp_path), place(kind, tmp_path, "")
+    flow, target = Flow(tmp_path), place(kind, tmp_path)
     source = write_flow(flow, mode, target, "sail")
     if mode == "scd2":  # what is changed before it was ever read is no version
         flow.apply(expect=0)
@@ -60,20 +60,18 @@ def test_a_recovery_killed_before_what_has_come_since_loses_and_doubles_nothing(
 @pytest.mark.full
 @pytest.mark.parametrize(("kind", "mode"), [("delta", "merge"), ("postgres", "append"), ("sqlite", "scd2")])
 def test_a_killed_client_of_a_connect_server_loses_and_doubles_nothing(
-    kind: Kind, mode: str, tmp_path: Path, postgres_database: str, connect_server: str
+    kind: Kind, mode: str, tmp_path: Path, databases: Databases, connect_server: str
 ) -> None:
-    flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database), connect_server)
+    flow = Flow(tmp_path, ENV)
+    walk_the_protocol(flow, mode, place(kind, tmp_path, databases), connect_server)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_killed_apply_loses_and_doubles_nothing(
-    kind: Kind, mode: str, tmp_path: Path, postgres_database: str
-) -> None:
-    flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database), "local[2]")
+def test_a_killed_apply_loses_and_doubles_nothing(kind: Kind, mode: str, tmp_path: Path, databases: Databases) -> None:
+    flow = Flow(tmp_path, ENV)
+    walk_the_protocol(flow, mode, place(kind, tmp_path, databases), "local[2]")
 
 
 @pytest.mark.parametrize(
@@ -88,17 +86,17 @@ def test_a_killed_apply_loses_and_doubles_nothing(
     ],
 )
 def test_an_apply_killed_on_sail_loses_and_doubles_nothing(
-    kind: Kind, mode: str, points: Sequence[Point], tmp_path: Path, postgres_database: str
+    kind: Kind, mode: str, points: Sequence[Point], tmp_path: Path, databases: Databases
 ) -> None:
     """The engine dies with the process; what it has written is read by Spark."""
-    flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database), "sail", points)
+    flow = Flow(tmp_path, ENV)
+    walk_the_protocol(flow, mode, place(kind, tmp_path, databases), "sail", points)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("point", ["before_commit:orders", "before_commit:totals"])
 def test_a_saved_plan_finishes_and_continues_tables_and_those_that_read_them(tmp_path: Path, point: str) -> None:
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     source = write_flow(flow, "append", target, "local[2]")
     sql = "SELECT count(*) AS n, max(clock) AS newest FROM {{ ref('orders') }}"
     flow.write(flow.spec.read_text() + f'  totals: {{from: {{sql: "{sql}"}}, to: dst:totals, mode: truncate}}\n')

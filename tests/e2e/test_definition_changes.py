@@ -11,7 +11,7 @@ import pytest
 from flowctl.cli.main import run
 from tests.e2e.definition_changes import CHANGES, SAMPLE, Change, Definition, Model, Row
 from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
-from tests.e2e.targets import KINDS, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
 
 pytestmark = pytest.mark.server
 
@@ -42,12 +42,14 @@ class Changes:
         self.flow, self.target, self.engine = flow, target, engine
         self.changes = tuple(change for change in changes if engine != "sail" or not change.needs_jvm)
         self.models = {change.name: Model() for change in self.changes}
-        self.prefix = "public." if target.kind == "postgres" else ""
         sqlite_script(flow.folder / "source.db", rounds("elsewhere")[0])
 
     def write(self, *, changed: bool) -> None:
         listed = [(change, change.after if changed else change.before) for change in self.changes]
-        tables = [f"  {change.name}: {made.yaml(change.name, self.prefix + change.name)}" for change, made in listed]
+        tables = [
+            f"  {change.name}: {made.yaml(change.name, self.target.named(change.name).object)}"
+            for change, made in listed
+        ]
         self.flow.write(
             f'version: 1\nflow: shop\nstate: state\nspark: {{url: "{self.engine}"}}\nconnections:\n'
             f"  src: {{type: sqlite, path: source.db}}\n  dst: {self.target.connection}\ntables:\n" + "\n".join(tables)
@@ -67,8 +69,8 @@ class Changes:
         assert code == (STOPPED if change.refused else 0), change.name
 
     def must_be_right(self, change: Change, definition: Definition, *, shape: bool) -> None:
-        model, name = self.models[change.name], f"{self.prefix}{change.name}{definition.target}"
-        table = TargetPlace(self.target.kind, "", name, self.target.location)
+        model, name = self.models[change.name], f"{change.name}{definition.target}"
+        table = self.target.named(name)
         own = definition.own
         found = table.rows(["id", definition.value, *own])
         rows = [row[:2] for row in found]
@@ -91,7 +93,8 @@ def show(
     changes: Iterable[Change],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PG_PASSWORD", "etl-secret")
+    for name, value in ENV.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.chdir(flow.folder)
     world = Changes(flow, target, engine, changes)
     world.change_sources(0)
@@ -153,7 +156,7 @@ def test_a_changed_definition_and_its_remedies(
 ) -> None:
     flow = Flow(tmp_path)
     sample = [change for change in CHANGES if change.name in SAMPLE]
-    show(flow, place(kind, tmp_path, ""), "sail", remedy, sample, monkeypatch)
+    show(flow, place(kind, tmp_path), "sail", remedy, sample, monkeypatch)
 
 
 @pytest.mark.full
@@ -165,8 +168,8 @@ def test_every_change_of_a_definition_and_its_remedies(
     remedy: str,
     kind: Kind,
     tmp_path: Path,
-    postgres_database: str,
+    databases: Databases,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    show(flow, place(kind, tmp_path, postgres_database), runs_on, remedy, CHANGES, monkeypatch)
+    flow = Flow(tmp_path, ENV)
+    show(flow, place(kind, tmp_path, databases), runs_on, remedy, CHANGES, monkeypatch)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import psycopg
 import pytest
 
-from tests.e2e.flows import Flow, duckdb_rows, sqlite_script
+from tests.e2e.flows import Flow, sqlite_script
 from tests.e2e.orders import MODES
-from tests.e2e.targets import KINDS, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, KINDS, SQL_KINDS, Databases, Kind, TargetPlace, place, sql_place
 
 KILLED, STOPPED = -9, 6
 SPEC = """
@@ -55,13 +54,12 @@ def must_stop(flow: Flow) -> None:
     ],
 )
 def test_a_table_that_came_after_an_interrupted_first_run_is_not_taken_for_ours(
-    kind: Kind, mode: str, tmp_path: Path, postgres_database: str
+    kind: Kind, mode: str, tmp_path: Path, databases: Databases
 ) -> None:
-    flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    target = place(kind, tmp_path, postgres_database)
+    flow = Flow(tmp_path, ENV)
+    target = place(kind, tmp_path, databases)
     write(flow, "ours", target, mode)
-    # Delta's table is there, empty, once its commit begins; the others' come with the commit.
-    flow.apply(env={"FLOWCTL_CRASH_AT": "after_intent" if kind == "delta" else "before_commit"}, expect=KILLED)
+    flow.apply(env={"FLOWCTL_CRASH_AT": target.before_table}, expect=KILLED)
     write(flow, "other", target, mode)
     flow.apply()
 
@@ -76,11 +74,9 @@ def test_a_table_that_came_after_an_interrupted_first_run_is_not_taken_for_ours(
     assert flow.actions() == {"orders": "change" if mode in ("truncate", "merge") else "none"}
 
 
-def test_a_delta_table_that_an_interrupted_run_has_made_is_finished_by_us_and_foreign_to_others(
-    tmp_path: Path, postgres_database: str
-) -> None:
+def test_a_delta_table_that_an_interrupted_run_has_made_is_finished_by_us_and_foreign_to_others(tmp_path: Path) -> None:
     flow = Flow(tmp_path)
-    target = place("delta", tmp_path, postgres_database)
+    target = place("delta", tmp_path)
     write(flow, "ours", target, "append")
     flow.apply(env={"FLOWCTL_CRASH_AT": "before_commit"}, expect=KILLED)
     assert target.rows(COLUMNS) == []
@@ -92,9 +88,9 @@ def test_a_delta_table_that_an_interrupted_run_has_made_is_finished_by_us_and_fo
 
 
 @pytest.mark.full
-def test_a_delta_table_that_another_flow_took_over_is_its_own(tmp_path: Path, postgres_database: str) -> None:
+def test_a_delta_table_that_another_flow_took_over_is_its_own(tmp_path: Path) -> None:
     flow = Flow(tmp_path)
-    target = place("delta", tmp_path, postgres_database)
+    target = place("delta", tmp_path)
     write(flow, "ours", target, "append")
     flow.apply(env={"FLOWCTL_CRASH_AT": "before_commit"}, expect=KILLED)
     write(flow, "other", target, "append")
@@ -104,28 +100,13 @@ def test_a_delta_table_that_another_flow_took_over_is_its_own(tmp_path: Path, po
     assert target.rows(COLUMNS) == [(1, "of other")]
 
 
-VIEWS = {
-    "duckdb": "CREATE VIEW {name} AS SELECT 1 AS id, 'theirs' AS note, NULL AS updated_at",
-    "sqlite": "CREATE VIEW {name} AS SELECT 1 AS id, 'theirs' AS note, NULL AS updated_at",
-    "postgres": "CREATE VIEW {name} AS SELECT 1::bigint AS id, text 'theirs' AS note, now() AS updated_at",
-}
-
-
 @pytest.mark.parametrize(
-    "kind", ["postgres", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("sqlite", "duckdb"))]
+    "kind", ["postgres", *(pytest.param(kind, marks=pytest.mark.full) for kind in SQL_KINDS if kind != "postgres")]
 )
-def test_a_view_is_neither_written_nor_adopted(kind: Kind, tmp_path: Path, postgres_database: str) -> None:
-    flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    target = place(kind, tmp_path, postgres_database)
+def test_a_view_is_neither_written_nor_adopted(kind: Kind, tmp_path: Path, databases: Databases) -> None:
+    flow, target = Flow(tmp_path, ENV), sql_place(kind, tmp_path, databases)
     write(flow, "ours", target, "append")
-    made = VIEWS[kind].format(name=target.object)
-    if kind == "sqlite":
-        sqlite_script(tmp_path / "target.db", made)
-    elif kind == "duckdb":
-        duckdb_rows(tmp_path / "target.duckdb", made)
-    else:
-        with psycopg.connect(postgres_database, autocommit=True) as connection:
-            connection.execute(made)
+    target.run("CREATE VIEW {table} AS SELECT 1 AS id, 'theirs' AS note, NULL AS updated_at")
     for command in (["plan"], ["plan", "--full-refresh", "orders"], ["state", "adopt", "--yes"]):
         words = [*command, "flow.yaml", *(["orders"] if "adopt" in command else [])]
         stopped = flow.run(*words, expect=STOPPED)

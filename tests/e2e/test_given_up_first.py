@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow, sqlite_script
 from tests.e2e.orders import MODES, SPEC
-from tests.e2e.targets import KINDS, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
 
 KILLED = -9
 EXPECTATION = ", expect: [{column: note, not_null: true, on_fail: quarantine}]"
@@ -28,10 +27,8 @@ OPTIONS = {"refresh": ("--full-refresh", "orders")}
 #: The number is begun, and not committed.
 BEGUN = POINTS[POINTS.index("after_intent") : POINTS.index("after_commit")]
 #: Delta's table is created by the void, or was by the killed run; the others' come with their first commit.
-SOME: dict[Kind, tuple[Point, ...]] = {
+SOME: dict[Kind, tuple[Point, ...]] = dict.fromkeys(KINDS, ("after_quarantine",)) | {
     "delta": ("after_quarantine", "before_commit"),
-    "sqlite": ("after_quarantine",),
-    "duckdb": ("after_quarantine",),
     "postgres": ("in_commit",),
 }
 
@@ -51,7 +48,7 @@ def load_after_giving_up(flow: Flow, target: TargetPlace, mode: str, way: str, p
         flow.run(*COMMANDS[way], expect=0)
     flow.apply(*OPTIONS.get(way, ()))
     assert target.rows(["id", "note"]) == [(1, "one")]
-    rejected = replace(target, object=f"{target.object}__quarantine")
+    rejected = target.named(f"{target.name}__quarantine")
     assert rejected.rows(["id", "_seq"]) == [("2", 2)]
     sqlite_script(flow.folder / "source.db", "INSERT INTO orders VALUES (3, 'three', '2026-01-03 00:00:00')")
     flow.apply()
@@ -61,7 +58,7 @@ def load_after_giving_up(flow: Flow, target: TargetPlace, mode: str, way: str, p
 @pytest.mark.full
 def test_a_table_whose_columns_are_not_known_yet_is_loaded(tmp_path: Path) -> None:
     """Those of SQL are known once the engine has started; until then the void has none to create a table with."""
-    flow, target = Flow(tmp_path), replace(place("delta", tmp_path, ""), object="totals")
+    flow, target = Flow(tmp_path), place("delta", tmp_path).named("totals")
     sqlite_script(tmp_path / "source.db", SOURCE)
     names = {
         "connection": target.connection,
@@ -100,10 +97,9 @@ def test_a_table_whose_columns_are_not_known_yet_is_loaded(tmp_path: Path) -> No
     ],
 )
 def test_a_table_whose_first_number_is_given_up_is_loaded(
-    kind: Kind, mode: str, way: str, points: Sequence[Point], spark: str, tmp_path: Path, postgres_database: str
+    kind: Kind, mode: str, way: str, points: Sequence[Point], spark: str, tmp_path: Path, databases: Databases
 ) -> None:
     for point in points:
-        flow = Flow(tmp_path / point, {"PG_PASSWORD": "etl-secret"})
-        target = place(kind, flow.folder, postgres_database)
-        schema = target.object.removesuffix("orders")
-        load_after_giving_up(flow, replace(target, object=schema + point), mode, way, point, spark)
+        flow = Flow(tmp_path / point, ENV)
+        target = place(kind, flow.folder, databases)
+        load_after_giving_up(flow, target.named(point), mode, way, point, spark)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import duckdb
 import psycopg
@@ -22,7 +22,8 @@ from flowctl.connectors.sqlite.source import SqliteSource
 from flowctl.init.draft import InitOptions, propose
 from flowctl.spec.load import load_spec
 from tests.connectors.hostile_tables import SOURCES, before, plain
-from tests.e2e.flows import Done, Flow, delta_rows, sqlite_script
+from tests.e2e.flows import Done, Flow, delta_rows, mysql_rows, sqlite_script
+from tests.e2e.targets import Databases
 from tests.init import chinook
 
 PASSWORD = "pl@nted/pw"
@@ -154,6 +155,51 @@ DUCKDB = """
 """
 
 
+@pytest.mark.full
+def test_a_mysql_database(flow: Flow, mysql_database: str) -> None:
+    """As a user who may not read all of it."""
+    user, name = "given", mysql_database.rpartition("/")[2]
+    mysql_rows(
+        mysql_database, MYSQL.replace("{database}", name).replace("{user}", user).replace("{password}", PASSWORD)
+    )
+    there = urlsplit(mysql_database)
+    url = f"mysql://{user}:{quote(PASSWORD, safe='')}@{there.hostname}:{there.port}/{name}"
+    try:
+        done = init(flow, url)
+        assert PASSWORD not in done.out + flow.spec.read_text()
+        assert modes(flow) == {"orders": "merge", "Event_Log": "append", "places": "truncate", "partly": "merge"}
+        text = flow.spec.read_text()
+        for expected in (
+            "cursor updated_at: indexed, not null",
+            "cursor no: numbered, indexed, not null, newest 1",
+            "# decide: left out, as this user may not read them: ssn\n",
+            "# decide: views are read only if named; there are: v",
+        ):
+            assert expected in text
+        assert "secret:" not in text.replace("${secret:", "")  # what a user may not read is not listed there
+        flow.env |= dict.fromkeys(variables(flow), PASSWORD)
+        apply(flow)
+        assert delta_rows(flow.folder / "lake" / "partly", ["id"]) == [(1,)]
+    finally:
+        mysql_rows(mysql_database, f"DROP USER {user}@'%'")
+
+
+MYSQL = """
+    CREATE TABLE orders (id INT UNSIGNED PRIMARY KEY, updated_at TIMESTAMP(3) NOT NULL, KEY (updated_at));
+    INSERT INTO orders VALUES (1, NOW(3));
+    CREATE TABLE "Event Log" (no BIGINT AUTO_INCREMENT PRIMARY KEY, what JSON);
+    INSERT INTO "Event Log" VALUES (1, '{}');
+    CREATE TABLE places (code VARCHAR(300), KEY prefix (code(10)));
+    CREATE TABLE partly (id INT PRIMARY KEY, ssn TEXT, updated_at DATETIME NOT NULL);
+    INSERT INTO partly VALUES (1, 'x', NOW());
+    CREATE TABLE secret (id INT); CREATE VIEW v AS SELECT * FROM orders;
+    CREATE USER {user}@'%' IDENTIFIED BY '{password}';
+    GRANT SELECT ON {database}.orders TO {user}@'%'; GRANT SELECT ON {database}.v TO {user}@'%';
+    GRANT SELECT ON {database}."Event Log" TO {user}@'%'; GRANT SELECT ON {database}.places TO {user}@'%';
+    GRANT SELECT (id, updated_at), INSERT (ssn) ON {database}.partly TO {user}@'%';
+"""
+
+
 @pytest.mark.server
 def test_a_folder_of_files(flow: Flow) -> None:
     write_files(flow.folder / "in")
@@ -223,12 +269,11 @@ def write_files(folder: Path) -> None:
     [pytest.param(name, marks=[] if name == "postgres" else [pytest.mark.full]) for name in SOURCES],
 )
 @pytest.mark.server
-def test_hostile_names(flow: Flow, postgres_database: str, source: str) -> None:
+def test_hostile_names(flow: Flow, databases: Databases, source: str) -> None:
     """Columns with names that the target refuses get others; all rows arrive."""
-    given = SOURCES[source](postgres_database, flow.folder)
-    where = given.connection.get("url") or given.connection["path"]
-    init(flow, "in" if source == "files" else where, *(["--select", "* 1?.csv"] if source == "files" else []))
-    flow.env |= dict.fromkeys(variables(flow), "etl-secret")
+    given = SOURCES[source](databases, flow.folder)
+    init(flow, given.address, *(["--select", "* 1?.csv"] if source == "files" else []))
+    flow.env |= dict.fromkeys(variables(flow), urlsplit(given.address).password or "")
     tables = load_spec([flow.spec], {}).tables
     apply(flow)
     names = [name for name in given.names if name not in tables[0].columns.exclude]

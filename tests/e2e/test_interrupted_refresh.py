@@ -54,7 +54,7 @@ def test_a_full_refresh_that_is_asked_to_stop_is_finished_by_the_next_run(
     kind: Kind, mode: str, tmp_path: Path
 ) -> None:
     flow = Flow(tmp_path)
-    interrupt(flow, mode, place(kind, tmp_path, ""), [("during_stage", "SIGINT")])
+    interrupt(flow, mode, place(kind, tmp_path), [("during_stage", "SIGINT")])
 
 
 @pytest.mark.full
@@ -63,4 +63,4 @@ def test_a_full_refresh_that_is_asked_to_stop_is_finished_by_the_next_run(
 def test_a_full_refresh_that_is_killed_is_finished_by_the_next_run(kind: Kind, mode: str, tmp_path: Path) -> None:
     flow = Flow(tmp_path)
     points = [(point, "SIGKILL") for point in BEGUN if mode in ("merge", "scd2") or point != "after_stage"]
-    interrupt(flow, mode, place(kind, tmp_path, ""), points)
+    interrupt(flow, mode, place(kind, tmp_path), points)

@@ -29,7 +29,7 @@ def test_runs_share_it_until_it_is_ended(tmp_path: Path) -> None:
     token = {TOKEN_VARIABLE: "only-for-us-4711"}
     with spark_server(token) as (server, port):
         flow = Flow(tmp_path, token)
-        target = place("delta", tmp_path, "")
+        target = place("delta", tmp_path)
         # The name, not the number: to any other address pyspark sends a password only over TLS.
         source = write_flow(flow, "merge", target, f"sc://localhost:{port}")
         flow.apply()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.flows import Flow
 from tests.e2e.orders import MODES, Source, must_be_right, write_flow
-from tests.e2e.targets import KINDS, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
 
 STOPPED = 6
 Accident = Callable[[Flow], None]
@@ -75,7 +75,7 @@ def suffer(flow: Flow, accident: str, mode: str, target: TargetPlace, spark: str
 
 @pytest.mark.full
 def test_after_an_accident_the_target_is_right(tmp_path: Path) -> None:
-    suffer(Flow(tmp_path), "lost", "scd2", place("sqlite", tmp_path, ""), "sail")
+    suffer(Flow(tmp_path), "lost", "scd2", place("sqlite", tmp_path), "sail")
 
 
 @pytest.mark.full
@@ -87,8 +87,8 @@ def test_after_every_accident_every_target_is_right(
     kind: Kind,
     mode: str,
     tmp_path: Path,
-    postgres_database: str,
+    databases: Databases,
     connect_server: str,
 ) -> None:
-    flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    suffer(flow, accident, mode, place(kind, tmp_path, postgres_database), connect_server)
+    flow = Flow(tmp_path, ENV)
+    suffer(flow, accident, mode, place(kind, tmp_path, databases), connect_server)

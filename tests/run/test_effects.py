@@ -19,8 +19,8 @@ from flowctl.model.effects import CountedEffects, Effects
 from flowctl.model.step import Load, Plan, Recover
 from flowctl.plan.document import from_json, to_json
 from tests.connectors.whole_runs import SharedRuns
-from tests.e2e.flows import Row, postgres_rows, sqlite_script
-from tests.e2e.targets import KINDS, Kind, TargetPlace
+from tests.e2e.flows import sqlite_script
+from tests.e2e.targets import ENV, KINDS, TargetPlace, place
 
 SOURCE = """
 CREATE TABLE orders (id INTEGER, "a.b`c" TEXT, amount DECIMAL(12,2), ratio DOUBLE, gone BOOLEAN,
@@ -93,16 +93,14 @@ class Flow:
     runs: SharedRuns
     orders: Orders
     target: TargetPlace
-    connection: Mapping[str, Any]
 
     def document(self, table: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-        schema = "public." if self.target.kind == "postgres" else ""
         return {
             "version": 1,
             "flow": "shop",
             "state": {"url": "state"},
-            "connections": {"src": {"type": "sqlite", "path": "source.db"}, "dst": dict(self.connection)},
-            "tables": {"orders": {"from": "src:orders", "to": f"dst:{schema}orders", **table}, **more},
+            "connections": {"src": {"type": "sqlite", "path": "source.db"}, "dst": self.target.options},
+            "tables": {"orders": {"from": "src:orders", "to": f"dst:{self.target.object}", **table}, **more},
         }
 
     def content(self) -> list[dict[str, Any]]:
@@ -122,33 +120,16 @@ class Flow:
             for path in sorted(self.runs.folder.rglob("*"))
             if not path.name.endswith(("-wal", "-shm")) and path.name != "flow.yaml"
         ]
-        query = (
-            "SELECT nspname, relname, relfilenode FROM pg_namespace AS n LEFT JOIN pg_class ON relnamespace = n.oid "
-            "WHERE nspname !~ '^pg_'"
-        )
-        tables: list[Row] = postgres_rows(self.target.location, query) if self.target.kind == "postgres" else []
-        return [*files, *tables]
+        return [*files, *self.target.everything()]
 
 
 @pytest.fixture(params=KINDS)
 def flow(request: pytest.FixtureRequest, tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Flow:
-    kind: Kind = request.param
     sqlite_script(tmp_path / "source.db", SOURCE)
-    location, connection = "", {}
-    match kind:
-        case "delta":
-            location, connection = str(tmp_path / "lake"), {"type": "delta", "path": "lake"}
-        case "sqlite":
-            location, connection = str(tmp_path / "target.db"), {"type": "sqlite", "path": "target.db"}
-        case "duckdb":
-            location, connection = str(tmp_path / "target.duckdb"), {"type": "duckdb", "path": "target.duckdb"}
-        case "postgres":
-            location = request.getfixturevalue("postgres_database")
-            monkeypatch.setenv("PG_PASSWORD", "etl-secret")
-            connection = {"type": "postgres", "url": location.replace("etl-secret", "${secret:env:PG_PASSWORD}")}
-    object = "public.orders" if kind == "postgres" else "orders"
-    runs = SharedRuns(tmp_path, engine, monkeypatch)
-    return Flow(runs, Orders(tmp_path / "source.db"), TargetPlace(kind, "", object, location), connection)
+    for name, value in ENV.items():
+        monkeypatch.setenv(name, value)
+    target = place(request.param, tmp_path, request.getfixturevalue)
+    return Flow(SharedRuns(tmp_path, engine, monkeypatch), Orders(tmp_path / "source.db"), target)
 
 
 #: The ways of each target that differ most.

@@ -104,7 +104,7 @@ HIDDEN = [
     "hunter2:x",
     "postgresql://u:hun/hunter2@db/x",
     "PostgreSQL://u:hunter2@db/x",
-    "mysql://u:hunter2@db",
+    "rabbitmq://u:hunter2@db",
     "{type: postgres, hunter2",
     "{a: {hunter2 x: 1}}",
     "{type: postgres, password: 4711}",

@@ -14,6 +14,7 @@ from typing import Any
 from flowctl import delays
 from flowctl.connectors.preconditions import already_committed, check_base
 from flowctl.connectors.sql.session import Session, SqlDialect
+from flowctl.model import types
 from flowctl.model.commit import Commit, commit_from_record
 
 COMMITS = "_flowctl_commits"
@@ -24,14 +25,15 @@ COMMIT_COLUMNS = ("lineage", "table", "seq", "intent_id", "target_id", "position
 
 def create_commits(table: tuple[str, ...], dialect: SqlDialect) -> str:
     """The DDL of the commits table; text, integers and a boolean only, so that it is the same everywhere."""
+    text = dialect.column_type(types.STRING)
     kinds = {
         "lineage": f"{dialect.name_type} NOT NULL",
         "table": f"{dialect.name_type} NOT NULL",
         "seq": "BIGINT NOT NULL",
         "void": "BOOLEAN NOT NULL",
-        "position": "TEXT",
+        "position": text,
     }
-    columns = ", ".join(f"{dialect.quoted(name)} {kinds.get(name, 'TEXT NOT NULL')}" for name in COMMIT_COLUMNS)
+    columns = ", ".join(f"{dialect.quoted(name)} {kinds.get(name, f'{text} NOT NULL')}" for name in COMMIT_COLUMNS)
     key = ", ".join(map(dialect.quoted, ("lineage", "table", "seq")))
     return f"CREATE TABLE IF NOT EXISTS {dialect.table(table)} ({columns}, PRIMARY KEY ({key}))"
 

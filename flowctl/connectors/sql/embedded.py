@@ -30,6 +30,7 @@ from flowctl.model.commit import Commit
 from flowctl.model.mode import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.sql.dialects import schema_ddl
+from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,6 +65,20 @@ class EmbeddedSession(Session):
 
 
 E = TypeVar("E", bound=EmbeddedSession)
+
+
+def scan_landed(
+    source: LandedSource, buffer: Buffer, spark: SparkSession, object: ObjectName, columns: Sequence[Column]
+) -> DataFrame:
+    """A target's table, landed like any read: one read transaction into the buffer, then the engine reads the
+    segments."""
+    from flowctl.connectors.arrow import arrow_schema
+
+    folder = buffer.folder(f"scan-{object}")
+    info = TableInfo(object, (), identity="")  # values must fit ``columns``, whatever the database declares
+    with source.capture(Relation(object), info) as capture, folder.sink(arrow_schema(columns)) as sink:
+        capture.read(ReadRequest(tuple(columns)), sink)
+    return spark.read.schema(schema_ddl(columns)).parquet(folder.url)
 
 
 @dataclass(frozen=True)
@@ -125,15 +140,7 @@ class EmbeddedTarget(SqlTarget[E]):
         return StoppedByPolicy(f"{info.object} is a view: rows written to it may not be found in it", hint=hint)
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
-        """Landed like any read of the file: one read transaction into the buffer, then the engine reads the
-        segments."""
-        from flowctl.connectors.arrow import arrow_schema
-
-        folder = self.buffer.folder(f"scan-{object}")
-        info = TableInfo(object, (), identity="")  # values must fit ``columns``, whatever the file declares
-        with self.source().capture(Relation(object), info) as capture, folder.sink(arrow_schema(columns)) as sink:
-            capture.read(ReadRequest(tuple(columns)), sink)
-        return spark.read.schema(schema_ddl(columns)).parquet(folder.url)
+        return scan_landed(self.source(), self.buffer, spark, object, columns)
 
     def accept(self, session: E, rows: StagedRows) -> StagedRows:
         return rows

@@ -16,8 +16,8 @@ from typing import Any
 
 from flowctl.connectors.source import Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import EVERY_ROW, Comparisons, Condition, Operator, all_of, earliest_local
+from flowctl.connectors.sql.values import needs_order_key, order_key
 from flowctl.connectors.sqlite.database import quoted
-from flowctl.connectors.sqlite.values import needs_order_key, order_key
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType, Decimal

@@ -22,10 +22,10 @@ from flowctl.connectors.sql.source import (
     read_watermark,
     watermark_values,
 )
+from flowctl.connectors.sql.values import Misfit, to_arrow
 from flowctl.connectors.sqlite import catalog
 from flowctl.connectors.sqlite.conditions import OWN_ZONE, SqliteComparisons, prepare
 from flowctl.connectors.sqlite.database import open_database, quoted, readers_of, translated
-from flowctl.connectors.sqlite.values import Misfit, to_arrow
 from flowctl.connectors.survey import Details
 from flowctl.errors import TableError
 from flowctl.model import types

@@ -20,11 +20,11 @@ from flowctl.connectors.preconditions import verify_total
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.embedded import Access, EmbeddedTarget, HandedRows
 from flowctl.connectors.sql.hindrances import Constraint
+from flowctl.connectors.sql.storable import Form, storable
 from flowctl.connectors.sqlite import place, refusals
 from flowctl.connectors.sqlite.database import open_database, readers_of, translated
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.sqlite.source import SqliteSource
-from flowctl.connectors.sqlite.storable import storable
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.batch import Batch
 from flowctl.model.mode import Mode
@@ -33,6 +33,9 @@ from flowctl.model.table_info import Column, ObjectName, TableInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_FORM = Form("SQLite", nan="SQLite stores NaN as null")
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
         frame = frame_of(batch, spark, lambda: self.buffer.folder(f"rows-{job.object}"))
         with refusal.named():
             folder = partial(self.buffer.folder, f"storable-{job.object}-{job.record.seq}")
-            rows = computed(storable(frame, columns), batch, folder)
+            rows = computed(storable(frame, columns, _FORM), batch, folder)
         yield HandedRows(rows, tuple(columns), job)
 
     def load(self, session: SqliteSession, rows: HandedRows) -> StagedRows:

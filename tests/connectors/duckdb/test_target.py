@@ -30,8 +30,7 @@ from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import Array, Decimal, Struct
 from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import describe
-from tests.connectors.target_matrix import Place
-from tests.connectors.target_matrix import duckdb as duckdb_place
+from tests.connectors.target_matrix import FACTORIES, Place
 from tests.connectors.test_target_history import COLUMNS as HISTORY
 from tests.connectors.test_target_history import seen
 from tests.connectors.writing import COLUMNS, Writer, gone, row, upserts
@@ -44,7 +43,7 @@ pytestmark = pytest.mark.long_on_spark
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
-    with duckdb_place(request, tmp_path, scratch) as opened:
+    with FACTORIES["duckdb"](request, tmp_path, scratch) as opened:
         yield opened
 
 

@@ -21,7 +21,7 @@ from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType
 from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import describe
-from tests.connectors.target_matrix import Place, postgres
+from tests.connectors.target_matrix import FACTORIES, Place
 from tests.connectors.writing import Writer, upserts
 
 TEXT, TEXTS = types.STRING, Array(types.STRING)
@@ -58,7 +58,7 @@ FITTING = {name: value for name, (_, _, value, _) in LIMITED.items()}
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
-    with postgres(request, tmp_path, scratch) as opened:
+    with FACTORIES["postgres"](request, tmp_path, scratch) as opened:
         yield opened
 
 

@@ -26,7 +26,7 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import describe
-from tests.connectors.target_matrix import Place, postgres
+from tests.connectors.target_matrix import FACTORIES, Place
 from tests.connectors.writing import COLUMNS, Writer, gone, upserts
 
 STAGES = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE '\\_flowctl\\_stage%'"
@@ -35,7 +35,7 @@ ROW = {"id": 1, "name": "a", "amount": None}
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
-    with postgres(request, tmp_path, scratch) as opened:
+    with FACTORIES["postgres"](request, tmp_path, scratch) as opened:
         yield opened
 
 

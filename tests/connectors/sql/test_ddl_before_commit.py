@@ -25,7 +25,7 @@ from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.storage.buffer import Buffer
-from tests.connectors.target_matrix import Place, sqlite
+from tests.connectors.target_matrix import FACTORIES, Place
 from tests.connectors.test_target import *  # noqa: F403
 from tests.connectors.writing import COLUMNS, Writer, row, upserts
 
@@ -71,7 +71,7 @@ class EndingTarget(SqliteTarget):
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
-    with sqlite(request, tmp_path, scratch) as opened:
+    with FACTORIES["sqlite"](request, tmp_path, scratch) as opened:
         target = EndingTarget(Path(opened.options["path"]), OpenContext(buffer=scratch), CAPABILITIES)
         yield replace(opened, target=target)
 

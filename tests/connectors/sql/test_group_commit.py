@@ -102,6 +102,7 @@ def group(spark: SparkSession, place: Place) -> Group:
     return Group(spark, place)
 
 
+@pytest.mark.smoke
 def test_two_tables_are_made_and_changed_in_one_commit(group: Group) -> None:
     first = group.commit(1)
     assert [(commit.table, commit.seq, commit.counts.inserted) for commit in first] == [(t, 1, 1) for t in TABLES]

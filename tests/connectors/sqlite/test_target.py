@@ -19,7 +19,7 @@ from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import Array
 from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import describe
-from tests.connectors.target_matrix import Place, sqlite
+from tests.connectors.target_matrix import FACTORIES, Place
 from tests.connectors.test_target_history import COLUMNS as HISTORY
 from tests.connectors.test_target_history import seen
 from tests.connectors.writing import COLUMNS, Writer, gone, row, upserts
@@ -32,7 +32,7 @@ ROW = {"id": 1, "name": "a", "amount": None}
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
-    with sqlite(request, tmp_path, scratch) as opened:
+    with FACTORIES["sqlite"](request, tmp_path, scratch) as opened:
         yield opened
 
 

@@ -13,7 +13,7 @@ from tests.e2e.flows import Flow
 from tests.e2e.kafka.test_merging import FORMATS, Customers
 from tests.e2e.kafka.test_topics import COLUMNS, Clicks, write_bus, write_tables
 from tests.e2e.kafka.test_writing import Orders, must_be_merged
-from tests.e2e.targets import Kind, TargetPlace, place
+from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, place
 from tests.services import kafka
 
 #: Killed between two commits, and while one may be in the target and is not recorded.
@@ -46,9 +46,9 @@ def last_run(flow: Flow) -> dict[str, Any]:
     ],
 )
 def test_a_killed_apply_loses_and_doubles_no_message(
-    kind: Kind, points: Sequence[Point], tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
+    kind: Kind, points: Sequence[Point], tmp_path: Path, databases: Databases, kafka_broker: str, topic: str
 ) -> None:
-    flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
+    flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)
     clicks = Clicks(kafka_broker, topic)
     write_flow(flow, clicks, target, 30)
     for point in (one for one in points if one != "after_stage"):
@@ -66,7 +66,7 @@ def test_a_killed_apply_loses_and_doubles_no_message(
 def test_a_backlog_shrinks_though_each_run_is_killed_after_its_first_commit(
     kind: Kind, tmp_path: Path, kafka_broker: str, topic: str
 ) -> None:
-    flow, target = Flow(tmp_path), place(kind, tmp_path, "")
+    flow, target = Flow(tmp_path), place(kind, tmp_path)
     clicks = Clicks(kafka_broker, topic)
     write_flow(flow, clicks, target, 30)
     clicks.send(48)
@@ -82,7 +82,7 @@ def test_a_backlog_shrinks_though_each_run_is_killed_after_its_first_commit(
 
 
 def test_one_run_and_a_saved_plan_end_where_the_plan_says(tmp_path: Path, kafka_broker: str, topic: str) -> None:
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     clicks, group = Clicks(kafka_broker, topic), f"flowctl-{topic}"
     write_flow(flow, clicks, target, 30)
     flow.write(flow.spec.read_text().replace(f"bus:{topic}", f"{{connection: bus, topic: {topic}, group: {group}}}"))
@@ -103,7 +103,7 @@ def test_one_run_and_a_saved_plan_end_where_the_plan_says(tmp_path: Path, kafka_
 
 
 def test_a_run_that_is_asked_to_stop_keeps_what_is_committed(tmp_path: Path, kafka_broker: str, topic: str) -> None:
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     clicks = Clicks(kafka_broker, topic)
     write_flow(flow, clicks, target, 30)
     clicks.send(48)
@@ -122,7 +122,7 @@ def test_a_message_that_does_not_fit_stops_only_what_follows(tmp_path: Path, kaf
     kafka.create_topic(kafka_broker, topic)
     fits = [f'{{"id": {at}}}'.encode() for at in range(40)]
     kafka.send(kafka_broker, topic, [*fits[:15], b"nonsense", *fits[15:]])
-    flow, target = Flow(tmp_path), place("delta", tmp_path, "")
+    flow, target = Flow(tmp_path), place("delta", tmp_path)
     format = "{type: json, schema: {id: bigint}}"
     table = f"from: bus:{topic}, format: {format}, to: out:{target.object}, mode: append, batch: {{rows: 10}}"
     write_tables(flow, kafka_broker, target.connection, f"  clicks: {{{table}}}")
@@ -150,9 +150,9 @@ def test_a_message_that_does_not_fit_stops_only_what_follows(tmp_path: Path, kaf
     "kind", ["sqlite", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("delta", "postgres"))]
 )
 def test_the_last_message_of_each_key_counts_over_many_commits(
-    kind: Kind, tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
+    kind: Kind, tmp_path: Path, databases: Databases, kafka_broker: str, topic: str
 ) -> None:
-    flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
+    flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)
     customers = Customers(kafka_broker, topic, "keys")
     table = f"from: bus:{topic}, format: {FORMATS['keys']}, to: out:{target.object}, mode: merge, key: [id]"
     write_tables(flow, kafka_broker, target.connection, f"  customers: {{{table}, batch: {{rows: 20}}}}")
@@ -174,7 +174,7 @@ def test_a_history_is_the_same_in_one_commit_and_in_many(tmp_path: Path, kafka_b
     customers.change(200)
     flow.apply()
     columns = ("id", "name", "valid_from", "valid_to", "is_current")
-    whole, parts = (TargetPlace("delta", "", name, str(tmp_path / "lake")).rows(columns) for name in ("whole", "parts"))
+    whole, parts = (place("delta", tmp_path).named(name).rows(columns) for name in ("whole", "parts"))
     # Two messages of one millisecond in two commits: a version that was never valid, as after two runs.
     assert whole == [row for row in parts if row[2] != row[3]]
     assert len(whole) > 20

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow, sqlite_script
 from tests.e2e.kafka.test_topics import kill_at_random, write_tables
-from tests.e2e.targets import KINDS, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
 from tests.services import kafka
 
 ROWS = ("_partition", "_offset", "id")
@@ -55,7 +55,7 @@ class Mixed:
 
 
 def letters_of(target: TargetPlace) -> TargetPlace:
-    return TargetPlace(target.kind, target.connection, f"{target.object}__dead_letters", target.location)
+    return target.named(f"{target.name}__dead_letters")
 
 
 def write_flow(
@@ -69,7 +69,7 @@ def write_flow(
 
 @pytest.fixture
 def flow(tmp_path: Path) -> Flow:
-    return Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
+    return Flow(tmp_path, ENV)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def flow(tmp_path: Path) -> Flow:
     [pytest.param("delta", ("after_quarantine",), id="delta-some"), *EVERYWHERE],
 )
 def test_a_killed_apply_loses_and_doubles_no_letter(
-    kind: Kind, points: Sequence[Point], flow: Flow, postgres_database: str, kafka_broker: str, topic: str
+    kind: Kind, points: Sequence[Point], flow: Flow, databases: Databases, kafka_broker: str, topic: str
 ) -> None:
-    target, sent = place(kind, flow.folder, postgres_database), Mixed(kafka_broker, topic)
+    target, sent = place(kind, flow.folder, databases), Mixed(kafka_broker, topic)
     write_flow(flow, kafka_broker, topic, target)
     for point in (one for one in points if one != "after_stage"):
         sent.send(40)
@@ -92,10 +92,10 @@ def test_a_killed_apply_loses_and_doubles_no_letter(
 
 @pytest.mark.parametrize(("kind", "points"), EVERYWHERE)
 def test_a_killed_replay_makes_each_letter_a_row_once(
-    kind: Kind, points: Sequence[Point], flow: Flow, postgres_database: str, kafka_broker: str, topic: str
+    kind: Kind, points: Sequence[Point], flow: Flow, databases: Databases, kafka_broker: str, topic: str
 ) -> None:
     """Half of the poison can be read under another declaration; the rest stays, and new messages come meanwhile."""
-    target, sent = place(kind, flow.folder, postgres_database), Mixed(kafka_broker, topic, 1)
+    target, sent = place(kind, flow.folder, databases), Mixed(kafka_broker, topic, 1)
     for point in (one for one in points if one != "after_stage"):
         write_flow(flow, kafka_broker, topic, target)
         sent.send(40)
@@ -124,7 +124,7 @@ def test_a_killed_replay_makes_each_letter_a_row_once(
 @pytest.mark.full
 def test_a_replay_that_is_given_up_doubles_nothing(flow: Flow, kafka_broker: str, topic: str) -> None:
     """What it had rejected is gone with it: otherwise the next replay would read the old letters and these."""
-    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    target, sent = place("sqlite", flow.folder), Mixed(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target)
     kafka.send(kafka_broker, topic, [b'{"id": 0}'], key=b"\xff")
     sent.count = 1
@@ -142,7 +142,7 @@ def test_a_replay_that_is_given_up_doubles_nothing(flow: Flow, kafka_broker: str
 
 @pytest.mark.full
 def test_a_committed_replay_that_is_adopted_is_not_read_again(flow: Flow, kafka_broker: str, topic: str) -> None:
-    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    target, sent = place("sqlite", flow.folder), Mixed(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target)
     kafka.send(kafka_broker, topic, [b'{"id": 0}'], key=b"\xff")
     sent.count = 1
@@ -165,7 +165,7 @@ def test_a_committed_replay_that_is_adopted_is_not_read_again(flow: Flow, kafka_
 @pytest.mark.full
 def test_what_a_full_refresh_reads_again_is_no_letter_any_more(flow: Flow, kafka_broker: str, topic: str) -> None:
     """Otherwise a replay would double what the refresh has read from the topic."""
-    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    target, sent = place("sqlite", flow.folder), Mixed(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target)
     kafka.send(kafka_broker, topic, [b'{"id": 0}'], key=b"\xff")
     sent.count = 1
@@ -188,7 +188,7 @@ def test_letters_of_commits_that_a_restored_table_has_no_longer_are_not_replayed
     flow: Flow, kafka_broker: str, topic: str
 ) -> None:
     """Their messages are read again, and may be letters again: each would be a row twice."""
-    target, sent = place("delta", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    target, sent = place("delta", flow.folder), Mixed(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target)
     versions = []
     for _ in range(3):
@@ -214,7 +214,7 @@ def test_letters_of_commits_that_a_restored_table_has_no_longer_are_not_replayed
 
 @pytest.mark.full
 def test_a_full_refresh_keeps_letters_whose_messages_have_expired(flow: Flow, kafka_broker: str, topic: str) -> None:
-    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    target, sent = place("sqlite", flow.folder), Mixed(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target)
     sent.send(20)
     flow.apply()
@@ -237,13 +237,13 @@ def test_a_full_refresh_keeps_letters_whose_messages_have_expired(flow: Flow, ka
 def test_a_table_that_is_created_again_in_several_commits_has_each_letter_once(
     flow: Flow, kafka_broker: str, topic: str
 ) -> None:
-    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    target, sent = place("sqlite", flow.folder), Mixed(kafka_broker, topic, 1)
     options = f"{OPTIONS}, batch: {{rows: 6}}"
     write_flow(flow, kafka_broker, topic, target, options=options)
     sent.send(30)
     flow.apply()
     sent.must_be_in(target)
-    sqlite_script(Path(target.location), f"DROP TABLE {target.object}")
+    sqlite_script(flow.folder / "target.db", f"DROP TABLE {target.object}")
     kafka.expire(kafka_broker, topic, 0, 5)
     flow.apply("--full-refresh", "clicks", env={"FLOWCTL_CRASH_AT": "after_quarantine"}, expect=-9)
     flow.apply()
@@ -254,7 +254,7 @@ def test_a_table_that_is_created_again_in_several_commits_has_each_letter_once(
 
 @pytest.mark.full
 def test_a_spec_without_letters_any_more_loses_none(flow: Flow, kafka_broker: str, topic: str) -> None:
-    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    target, sent = place("sqlite", flow.folder), Mixed(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target)
     sent.send(10)
     flow.apply()
@@ -276,7 +276,7 @@ def listed(flow: Flow) -> int:
 
 @pytest.mark.full
 def test_too_many_letters_stop_the_table(flow: Flow, kafka_broker: str, topic: str) -> None:
-    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    target, sent = place("sqlite", flow.folder), Mixed(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target, options="dead_letters: {max_fraction: 5%}")
     sent.send(50, poison=0.1)  # 5: fewer than 100 messages count as 100
     flow.apply()
@@ -297,7 +297,7 @@ def test_what_fails_a_check_is_a_letter_too(flow: Flow, kafka_broker: str, topic
     with kafka.producer(kafka_broker) as made:
         for value in (b'{"id": 1}', b'{"id": -1, "more": true}', b"poison", b'{"id": 2}'):
             made.produce(topic, value, b"k", headers=[("trace", b"x")])
-    target = place("sqlite", flow.folder, "")
+    target = place("sqlite", flow.folder)
     check = "expect: [{column: id, between: [0, 10], on_fail: quarantine}]"
     write_flow(flow, kafka_broker, topic, target, options=f"{OPTIONS}, {check}")
     assert "2 quarantined" in flow.apply().words
@@ -322,7 +322,7 @@ def test_lines_of_csv_that_do_not_fit_are_letters(flow: Flow, kafka_broker: str,
     kafka.create_topic(kafka_broker, topic)
     values = [b"1|'a|b'", b"2|", b"x|c", b"3|d|e", b"4|d\n", None]
     kafka.send(kafka_broker, topic, values)
-    target = place("sqlite", flow.folder, "")
+    target = place("sqlite", flow.folder)
     format = """{type: csv, schema: {id: bigint, name: string}, delimiter: "|", quote: "'"}"""
     table = f"clicks: {{from: bus:{topic}, format: {format}, to: out:{target.object}, mode: append, {OPTIONS}}}"
     write_tables(flow, kafka_broker, target.connection, f"  {table}")
@@ -332,7 +332,7 @@ def test_lines_of_csv_that_do_not_fit_are_letters(flow: Flow, kafka_broker: str,
 
 
 def test_what_dlq_refuses(flow: Flow, kafka_broker: str, topic: str) -> None:
-    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    target, sent = place("sqlite", flow.folder), Mixed(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target)
     sent.send(3, poison=0)
     assert flow.run("dlq", "list", "flow.yaml", expect=0).out == "There are no dead letters.\n"
@@ -346,10 +346,10 @@ def test_what_dlq_refuses(flow: Flow, kafka_broker: str, topic: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["delta", "postgres"])
 def test_random_kills_while_poison_comes(
-    kind: Kind, flow: Flow, postgres_database: str, kafka_broker: str, topic: str
+    kind: Kind, flow: Flow, databases: Databases, kafka_broker: str, topic: str
 ) -> None:
     """`FLOWCTL_TEST_KILLS` times, at a random moment of a run, with 1 % of poison."""
-    target, sent = place(kind, flow.folder, postgres_database), Mixed(kafka_broker, topic, 4)
+    target, sent = place(kind, flow.folder, databases), Mixed(kafka_broker, topic, 4)
     write_flow(flow, kafka_broker, topic, target)
     kill_at_random(flow, lambda: sent.send(500, poison=0.01), f"{kind} letters")
     sent.must_be_in(target)

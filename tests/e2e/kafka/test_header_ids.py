@@ -18,7 +18,7 @@ from tests.services.kafka_security import PASSWORD, USER, TokenServer, token_ser
 
 @pytest.fixture
 def target(tmp_path: Path) -> TargetPlace:
-    return place("sqlite", tmp_path, "")
+    return place("sqlite", tmp_path)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from flowctl.crashpoints import POINTS, Point, TopicPoint
 from tests.e2e.flows import Flow, Row, sqlite_script
 from tests.e2e.kafka.test_dead_letters import Mixed, listed
 from tests.e2e.kafka.test_topics import kill_at_random, write_bus
-from tests.e2e.targets import Kind, TargetPlace, place
+from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, place
 from tests.services import kafka
 
 ROWS = ("_partition", "_offset", "id")
@@ -41,11 +41,10 @@ class Flows:
         return f"{name}: {{from: bus:{topic}, {format}, to: out:{name}, mode: append, dead_letters: {{to: {to}}}}}"
 
     def table(self, name: str = "clicks") -> TargetPlace:
-        return TargetPlace(self.rows.kind, self.rows.connection, name, self.rows.location)
+        return self.rows.named(name)
 
     def in_table(self, name: str) -> list[Row]:
-        prefix = "public." if self.letters.kind == "postgres" else ""
-        return TargetPlace(self.letters.kind, "", f"{prefix}{name}", self.letters.location).rows(LETTERS)
+        return self.letters.named(name).rows(LETTERS)
 
     def in_topic(self, topic: str) -> list[Row]:
         """As :meth:`in_table`."""
@@ -62,8 +61,8 @@ class Flows:
 
 @pytest.fixture
 def flows(tmp_path: Path, kafka_broker: str) -> Flows:
-    flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    return Flows(flow, kafka_broker, place("delta", tmp_path, ""), place("sqlite", tmp_path, ""))
+    flow = Flow(tmp_path, ENV)
+    return Flows(flow, kafka_broker, place("delta", tmp_path), place("sqlite", tmp_path))
 
 
 def expected(sent: Mixed, table: str = "clicks") -> list[Row]:
@@ -85,13 +84,10 @@ KINDS: Sequence[Kind] = ("sqlite", "postgres", "delta")
     ],
 )
 def test_a_killed_apply_keeps_each_letter_once_in_a_table_of_another_connection(
-    kind: Kind, points: Sequence[Point], flows: Flows, postgres_database: str, topic: str
+    kind: Kind, points: Sequence[Point], flows: Flows, databases: Databases, topic: str
 ) -> None:
-    if kind == "delta":
-        flows.letters = TargetPlace(kind, "{type: delta, path: pond}", "", str(flows.flow.folder / "pond"))
-    else:
-        flows.letters = place(kind, flows.flow.folder, postgres_database)
-    sent, to = Mixed(flows.address, topic), "db:public.letters" if kind == "postgres" else "db:letters"
+    flows.letters = place(kind, flows.flow.folder, databases).apart()
+    sent, to = Mixed(flows.address, topic), f"db:{flows.letters.named('letters').object}"
     flows.write(flows.clicks(topic, to))
     for point in (one for one in points if one != "after_stage"):
         sent.send(40)
@@ -292,9 +288,9 @@ def test_a_topic_as_target_has_letters_elsewhere(flows: Flows, topic: str) -> No
 
 @pytest.mark.full
 @pytest.mark.parametrize("to", ["table", "topic"])
-def test_random_kills_while_letters_go_elsewhere(to: str, flows: Flows, postgres_database: str, topic: str) -> None:
+def test_random_kills_while_letters_go_elsewhere(to: str, flows: Flows, databases: Databases, topic: str) -> None:
     sent, dead = Mixed(flows.address, topic, 4), f"{topic}.dead"
-    flows.letters = place("postgres", flows.flow.folder, postgres_database)
+    flows.letters = place("postgres", flows.flow.folder, databases)
     ways = {"table": "db:public.letters", "topic": f"{{connection: bus, topic: {dead}, create: {{partitions: 3}}}}"}
     flows.write(flows.clicks(topic, ways[to]))
     kill_at_random(flows.flow, lambda: sent.send(500, poison=0.01), f"{to} letters")

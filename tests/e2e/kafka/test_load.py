@@ -14,14 +14,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from flowctl.crashpoints import POINTS
-from tests.e2e.flows import Flow, postgres_rows
+from tests.e2e.flows import Flow
 from tests.e2e.kafka.load import ERRORS, POISON, VERSIONS, error_of
 from tests.e2e.kafka.test_dead_letters import letters_of
-from tests.e2e.targets import Kind, TargetPlace, place
+from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, place
 from tests.services import kafka, schemas
 from tests.services.kafka import Broker
 from tests.services.schemas import Registry
@@ -61,12 +60,7 @@ def world() -> Iterator[World]:
 
 def query(target: TargetPlace, text: str) -> list[tuple[Any, ...]]:
     """The rows of ``text``, a query of the table `t`."""
-    if target.kind == "postgres":
-        return [tuple(row) for row in postgres_rows(target.location, text.replace("FROM t", f"FROM {target.object}"))]
-    from deltalake import DeltaTable, QueryBuilder
-
-    found = QueryBuilder().register("t", DeltaTable(str(Path(target.location) / target.object))).execute(text)
-    return sorted(tuple(row.values()) for row in pa.table(found.read_all()).to_pylist())
+    return sorted(target.fetch(text.replace("FROM t", "FROM {table}")))
 
 
 def must_have_each_message_once(target: TargetPlace, sent: list[int]) -> None:
@@ -107,9 +101,9 @@ def expire_what_was_read(flow: Flow, address: str, topic: str) -> None:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", ["delta", "postgres"])
 def test_under_load_each_message_is_a_row_or_a_letter_once(
-    kind: Kind, tmp_path: Path, postgres_database: str, topic: str
+    kind: Kind, tmp_path: Path, databases: Databases, topic: str
 ) -> None:
-    flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
+    flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)
     chance, events = random.Random(kind), ["broker", "registry", "partition", "broker", "registry"]
     with world() as made:
         address, url = made.broker.address, made.registry.url

@@ -14,7 +14,7 @@ import pytest
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow
 from tests.e2e.kafka.test_topics import write_tables
-from tests.e2e.targets import KINDS, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
 from tests.services import kafka
 
 Form = Literal["keys", "debezium", "maxwell"]
@@ -93,11 +93,11 @@ def test_a_killed_merge_ends_at_the_last_message_of_each_key(
     form: Form,
     points: Sequence[Point],
     tmp_path: Path,
-    postgres_database: str,
+    databases: Databases,
     kafka_broker: str,
     topic: str,
 ) -> None:
-    flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
+    flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)
     customers = Customers(kafka_broker, topic, form)
     write_flow(flow, kafka_broker, topic, target, form)
     for point in points:
@@ -111,7 +111,7 @@ def test_a_killed_merge_ends_at_the_last_message_of_each_key(
 
 @pytest.mark.full
 def test_tombstones_delete_softly_and_a_rewind_ends_where_it_was(tmp_path: Path, kafka_broker: str, topic: str) -> None:
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     customers = Customers(kafka_broker, topic, "keys")
     check = "expect: [{column: name, not_null: true, on_fail: quarantine}]"  # a deletion has no name
     write_flow(flow, kafka_broker, topic, target, "keys", f", deletes: {{action: soft}}, dead_letters: {{}}, {check}")
@@ -138,7 +138,7 @@ def test_tombstones_delete_softly_and_a_rewind_ends_where_it_was(tmp_path: Path,
 
 def test_a_history_of_messages(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     """A version for each message, by its time; a tombstone ends the last one."""
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     kafka.create_topic(kafka_broker, topic)
     at = (int(time.time()) // 60 - 60) * 60_000  # an hour ago, to the minute: old messages expire
 
@@ -169,7 +169,7 @@ def test_a_history_of_messages(tmp_path: Path, kafka_broker: str, topic: str) ->
 
 @pytest.mark.full
 def test_changes_appended_with_what_they_do(tmp_path: Path, kafka_broker: str, topic: str) -> None:
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     kafka.create_topic(kafka_broker, topic)
     rows = [("c", None, {"id": 1}), ("u", {"id": 1}, {"id": 2}), ("d", {"id": 2}, None)]
     changes = [json.dumps({"op": op, "before": before, "after": after}).encode() for op, before, after in rows]

@@ -42,7 +42,7 @@ def write_flow(flow: Flow, address: str, url: str, target: TargetPlace, table: s
 
 @pytest.fixture
 def target(tmp_path: Path) -> TargetPlace:
-    return place("sqlite", tmp_path, "")
+    return place("sqlite", tmp_path)
 
 
 @pytest.fixture

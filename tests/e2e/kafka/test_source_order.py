@@ -14,7 +14,7 @@ import pytest
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow
 from tests.e2e.kafka.test_topics import write_tables
-from tests.e2e.targets import KINDS, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
 from tests.services import kafka
 
 Mode = Literal["merge", "scd2"]
@@ -111,7 +111,7 @@ def write_flow(flow: Flow, address: str, topic: str, target: TargetPlace, mode: 
 @pytest.mark.parametrize("mode", ["merge", pytest.param("scd2", marks=pytest.mark.full)])
 def test_what_is_sent_again_is_ignored(mode: Mode, tmp_path: Path, kafka_broker: str, topic: str) -> None:
     """In the same batch, in a later one, after a deletion, and after the row has come back."""
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     source = Source(kafka_broker, topic)
     write_flow(flow, kafka_broker, topic, target, mode)
     first, second, gone, back = Change(1, 1, "a"), Change(2, 1, "b"), Change(3, 1, None), Change(4, 1, "c")
@@ -149,11 +149,11 @@ def test_what_is_sent_again_is_ignored(mode: Mode, tmp_path: Path, kafka_broker:
     ],
 )
 def test_what_is_ignored_is_counted(
-    kind: Kind, mode: Mode, tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
+    kind: Kind, mode: Mode, tmp_path: Path, databases: Databases, kafka_broker: str, topic: str
 ) -> None:
     """By the plan as by the run, and in its record. Of several changes of a row in one run, only those that count
     within the run are compared with the target."""
-    flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
+    flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)
     source = Source(kafka_broker, topic)
     write_flow(flow, kafka_broker, topic, target, mode)
     source.send([Change(1, 1, "a"), Change(2, 2, "b"), Change(3, 3, "c")])
@@ -190,11 +190,11 @@ def test_whatever_is_killed_and_sent_again(
     mode: Mode,
     points: Sequence[Point],
     tmp_path: Path,
-    postgres_database: str,
+    databases: Databases,
     kafka_broker: str,
     topic: str,
 ) -> None:
-    flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
+    flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)
     source = Source(kafka_broker, topic, seed=kind)
     write_flow(flow, kafka_broker, topic, target, mode)
     for point in points:
@@ -211,7 +211,7 @@ def test_whatever_is_killed_and_sent_again(
 def test_an_old_letter_is_ignored_and_removed(mode: Mode, tmp_path: Path, kafka_broker: str, topic: str) -> None:
     """One is older than what was applied of its row; of another, nothing newer has come, but the change before it was
     sent again meanwhile; a third one is of a row that was deleted before it was ever there."""
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     source = Source(kafka_broker, topic)
     checked = "dead_letters: {}, expect: [{column: name, in: [%s], on_fail: quarantine}]"
     write_flow(flow, kafka_broker, topic, target, mode, f", {checked % 'a, c'}")
@@ -238,7 +238,7 @@ def count_letters(flow: Flow) -> int:
 @pytest.mark.full
 def test_an_order_for_a_table_that_had_none(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     """The plan adds the column; what has no order is older than everything."""
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     source = Source(kafka_broker, topic)
     table = f"{{from: bus:{topic}, format: {FORMAT}, to: out:{target.object}, key: [id], {MODES['merge']}}}"
     write_tables(flow, kafka_broker, target.connection, f"  customers: {table.replace(', source_order: true', '')}")
@@ -256,7 +256,7 @@ def test_an_order_for_a_table_that_had_none(tmp_path: Path, kafka_broker: str, t
 
 @pytest.mark.full
 def test_what_has_no_order_stops_the_table(tmp_path: Path, kafka_broker: str, topic: str) -> None:
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     source = Source(kafka_broker, topic)
     write_flow(flow, kafka_broker, topic, target, "merge")
     source.send([Change(1, 1, "a")])
@@ -268,7 +268,7 @@ def test_what_has_no_order_stops_the_table(tmp_path: Path, kafka_broker: str, to
 @pytest.mark.full
 def test_a_changed_key_in_another_partition(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     """Maxwell sends one message for it, with the new key; the old row may have changes in another partition."""
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     kafka.create_topic(kafka_broker, topic, partitions=2)
     format = FORMAT.replace("debezium", "maxwell")
     table = f"{{from: bus:{topic}, format: {format}, to: out:{target.object}, key: [id], {MODES['merge']}}}"

@@ -14,7 +14,7 @@ import pytest
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow, sqlite_rows
 from tests.e2e.streams.test_follow import followed, wait_for
-from tests.e2e.targets import Kind, TargetPlace, place
+from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, place
 from tests.services import kafka
 from tests.services.kafka import broker
 
@@ -82,9 +82,9 @@ def write_flow(flow: Flow, address: str, topic: str, target: TargetPlace, *, sta
     ],
 )
 def test_a_killed_apply_loses_and_doubles_no_message(
-    kind: Kind, points: Sequence[Point], tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
+    kind: Kind, points: Sequence[Point], tmp_path: Path, databases: Databases, kafka_broker: str, topic: str
 ) -> None:
-    flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
+    flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)
     clicks = Clicks(kafka_broker, topic)
     write_flow(flow, kafka_broker, topic, target)
     for point in (one for one in points if one != "after_stage"):
@@ -97,7 +97,7 @@ def test_a_killed_apply_loses_and_doubles_no_message(
 
 
 def test_a_topic_changes_between_runs(tmp_path: Path, kafka_broker: str, topic: str) -> None:
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     clicks = Clicks(kafka_broker, topic)
     write_flow(flow, kafka_broker, topic, target)
     clicks.send(50)
@@ -136,7 +136,7 @@ def test_a_topic_changes_between_runs(tmp_path: Path, kafka_broker: str, topic: 
 
 @pytest.mark.full
 def test_a_rewind_reads_again_only_when_told_to(tmp_path: Path, kafka_broker: str, topic: str) -> None:
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     clicks = Clicks(kafka_broker, topic, 1)
     write_flow(flow, kafka_broker, topic, target)
     clicks.send(10)
@@ -152,7 +152,7 @@ def test_a_rewind_reads_again_only_when_told_to(tmp_path: Path, kafka_broker: st
 
 @pytest.mark.full
 def test_a_first_run_at_the_end_of_a_topic(tmp_path: Path, kafka_broker: str, topic: str) -> None:
-    flow, target = Flow(tmp_path), place("delta", tmp_path, "")
+    flow, target = Flow(tmp_path), place("delta", tmp_path)
     clicks = Clicks(kafka_broker, topic)
     clicks.send(10)
     write_flow(flow, kafka_broker, topic, target, start="latest")
@@ -204,10 +204,10 @@ def sqlite_tables(path: Path) -> int:
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["delta", "postgres"])
 def test_random_kills_while_messages_come(
-    kind: Kind, tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
+    kind: Kind, tmp_path: Path, databases: Databases, kafka_broker: str, topic: str
 ) -> None:
     """`FLOWCTL_TEST_KILLS` times, at a random moment of a run."""
-    flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
+    flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)
     clicks = Clicks(kafka_broker, topic, 4)
     write_flow(flow, kafka_broker, topic, target)
     kill_at_random(flow, lambda: clicks.send(500), f"{kind} 1")
@@ -240,7 +240,7 @@ def kill_at_random(flow: Flow, send: Callable[[], None], seed: str) -> None:
 
 
 def test_a_group_shows_monitors_how_far_a_table_has_come(tmp_path: Path, kafka_broker: str, topic: str) -> None:
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     clicks, group = Clicks(kafka_broker, topic), f"flowctl-{topic}"
     source = f"{{connection: bus, topic: {topic}, group: {group}}}"
     table = f"  clicks: {{from: {source}, format: {{type: text}}, to: out:{target.object}, mode: append}}"
@@ -263,7 +263,7 @@ def test_a_group_shows_monitors_how_far_a_table_has_come(tmp_path: Path, kafka_b
 
 @pytest.mark.full
 def test_a_broker_that_restarts_while_messages_come(tmp_path: Path, topic: str) -> None:
-    flow, target = Flow(tmp_path), place("delta", tmp_path, "")
+    flow, target = Flow(tmp_path), place("delta", tmp_path)
     with broker() as made:
         with made.started() as address:
             clicks = Clicks(address, topic)

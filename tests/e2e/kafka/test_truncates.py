@@ -15,7 +15,7 @@ import pytest
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow
 from tests.e2e.kafka.test_topics import write_tables
-from tests.e2e.targets import KINDS, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
 from tests.services import kafka
 
 Mode = Literal["hard", "soft", "scd2", "ordered", "ordered-scd2"]
@@ -105,7 +105,7 @@ def live(target: TargetPlace, mode: Mode) -> list[tuple[Any, ...]]:
 
 def test_a_truncate_deletes_what_is_before_it(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     """In the target and in the batch, also if the commit is not recorded; what comes after it counts."""
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     source = Source(kafka_broker, topic)
     write_flow(flow, source, target, "hard")
     source.send(Change(1, None), Change(2, 1, "a"), Change(3, 2, "a"), Change(4, 3, "a"))
@@ -120,7 +120,7 @@ def test_a_truncate_deletes_what_is_before_it(tmp_path: Path, kafka_broker: str,
 
 @pytest.mark.full
 def test_a_dry_run_counts_what_a_truncate_deletes(tmp_path: Path, kafka_broker: str, topic: str) -> None:
-    flow, target = Flow(tmp_path), place("delta", tmp_path, "")
+    flow, target = Flow(tmp_path), place("delta", tmp_path)
     source = Source(kafka_broker, topic)
     write_flow(flow, source, target, "hard")
     source.send(Change(1, 1, "a"), Change(2, 2, "a"), Change(3, 3, "a"))
@@ -136,10 +136,10 @@ def test_a_dry_run_counts_what_a_truncate_deletes(tmp_path: Path, kafka_broker: 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_is_killed(
-    kind: Kind, mode: Mode, tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
+    kind: Kind, mode: Mode, tmp_path: Path, databases: Databases, kafka_broker: str, topic: str
 ) -> None:
     """Backlogs of several commits, killed at each point; those with an order, from two partitions and sent again."""
-    flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
+    flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)
     is_ordered = mode.startswith("ordered")
     source = Source(kafka_broker, topic, partitions=2 if is_ordered else 1)
     write_flow(flow, source, target, mode, ", batch: {rows: 25}")
@@ -157,7 +157,7 @@ def test_whatever_is_killed(
 
 @pytest.mark.full
 def test_a_history_ends_its_versions_at_the_time_of_the_truncate(tmp_path: Path, kafka_broker: str, topic: str) -> None:
-    flow, target = Flow(tmp_path), place("delta", tmp_path, "")
+    flow, target = Flow(tmp_path), place("delta", tmp_path)
     source = Source(kafka_broker, topic)
     write_flow(flow, source, target, "scd2")
 
@@ -191,7 +191,7 @@ def test_what_is_older_than_a_truncate_and_comes_later(
 ) -> None:
     """From another partition, sent again, or from a dead letter; also of a row that the target never had. The place of
     the truncate is in the state, and in the target for a state that was lost."""
-    flow, target = Flow(tmp_path), place("delta", tmp_path, "")
+    flow, target = Flow(tmp_path), place("delta", tmp_path)
     source = Source(kafka_broker, topic, partitions=2)
     checked = ", dead_letters: {}, expect: [{column: name, in: [%s], on_fail: quarantine}]"
     write_flow(flow, source, target, mode, checked % "a, b")
@@ -215,7 +215,7 @@ def test_what_is_older_than_a_truncate_and_comes_later(
 def test_what_a_truncate_may_do_instead(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     """Several partitions do not tell what is before it: that stops the table, and is never a dead letter. So does
     `fail`; `ignore` leaves the rows; append has it as a row."""
-    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     source = Source(kafka_broker, topic, partitions=2)
     letters = ", dead_letters: {}"
     write_flow(flow, source, target, "hard", letters)
@@ -235,7 +235,7 @@ def test_what_a_truncate_may_do_instead(tmp_path: Path, kafka_broker: str, topic
     copied = f"{{from: bus:{topic}, format: {{{FORMAT}}}, to: {{connection: bus, topic: {topic}-log, create: {{}}}}"
     write_tables(flow, kafka_broker, target.connection, f"  log: {table}\n  topic: {copied}, mode: append}}")
     flow.apply()
-    log = TargetPlace("sqlite", target.connection, "log", target.location)
+    log = target.named("log")
     assert log.rows(("_op", "id")) == [("T", None), ("U", 1), ("U", 2), ("U", 2)]
     sent = [json.loads(one.value or b"{}") for one in kafka.received(kafka_broker, f"{topic}-log")]
     assert sorted((one["_op"], one["id"] or 0) for one in sent) == [("T", 0), ("U", 1), ("U", 2), ("U", 2)]

@@ -1,4 +1,4 @@
-"""SQLite's values as Arrow columns: exact, or :class:`Misfit`. A column of SQLite may hold values of any type.
+"""Values of a column that may hold any type (SQLite's), or JSON text, as Arrow columns: exact, or :class:`Misfit`.
 
 Booleans are 0 and 1. Dates are ``YYYY-MM-DD``, timestamps ISO 8601 with at most six digits. In a column with a zone, a
 timestamp without an offset is in UTC (as SQLite's own functions write it); a column without a zone accepts no offset.
@@ -59,10 +59,10 @@ def _converted(values: Sequence[Any], kind: DataType, stored: set[type]) -> pa.A
             return _floats(values, arrow)
         case types.DATE:
             _require(stored <= {str})
-            return _in_calendar(_texts(values).cast(arrow))
+            return in_calendar(_texts(values).cast(arrow))
         case types.TIMESTAMP | types.TIMESTAMP_NTZ:
             _require(stored <= {str})
-            return _in_calendar(_timestamps(values, arrow))
+            return in_calendar(_timestamps(values, arrow))
         case Decimal():
             _require(bytes not in stored)
             return pa.array([_text(value) for value in values], pa.string()).cast(arrow)
@@ -146,7 +146,7 @@ def _with_offset(text: str | None) -> str | None:
     return f"{text}T00:00Z" if len(text) == 10 else f"{text}Z"
 
 
-def _in_calendar(array: pa.Array) -> pa.Array:
+def in_calendar(array: pa.Array) -> pa.Array:
     """Refuses the year 0: Arrow reads it, but Python and the readers of Parquet do not agree on it."""
     import pyarrow.compute as pc
 

@@ -1,0 +1,389 @@
+"""One database of a MySQL or MariaDB server: how PyMySQL connects to it, and its errors translated to flowctl's.
+
+Every session has the same settings, whatever the server's own are: it is in UTC, strict, and reads a name in double
+quotes as a name. Values travel as text (PyMySQL converts only integers), so that zero dates arrive as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from flowctl.connectors.mysql.errors import explained
+from flowctl.connectors.sql import timeouts, waiting
+from flowctl.connectors.sql.watch import Line, watched
+from flowctl.errors import FlowctlError, TableError, TransientError
+from flowctl.model.table_info import UNKNOWN
+from flowctl.spec import urls
+from flowctl.sql import dialects
+
+#: Stands for a parameter: no name holds it, and unlike ``%s`` nothing else in a statement looks like it.
+MARKER = "\0"
+#: Bytes of a file in one packet; every server takes as much.
+_PACKET_BYTES = 1 << 16
+_SETTINGS = (
+    "time_zone = '+00:00'",
+    "sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+    "default_storage_engine = InnoDB",
+    "sql_safe_updates = 0",
+    "sql_select_limit = DEFAULT",
+    "foreign_key_checks = 1",
+    "unique_checks = 1",
+    f"lock_wait_timeout = {round(timeouts.LOCK)}",
+    f"innodb_lock_wait_timeout = {round(timeouts.COMMIT_LOCK)}",
+    f"net_write_timeout = {round(timeouts.EXECUTOR_SILENCE)}",
+    f"net_read_timeout = {round(timeouts.EXECUTOR_SILENCE)}",
+    f"wait_timeout = {round(timeouts.STATEMENT)}",
+    "SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+)
+#: Without an index MariaDB compares all pairs of rows, unless it may hash one side.
+_MARIADB_SETTINGS = ("join_cache_level = 8", "join_buffer_size = 67108864", "optimizer_switch = 'join_cache_hashed=on'")
+_FACTS = (
+    "SELECT @@version, @@version_comment, @@local_infile, @@max_allowed_packet, @@lower_case_table_names, DATABASE(),"
+    " @@global.time_zone, @@system_time_zone, CURRENT_USER()"
+)
+_OWN_OPTIONS = ("host", "port", "database", "user", "password", "sslmode")
+_URL_HINT = "Write mysql://user:${secret:env:NAME}@host:3306/database"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a server answers about itself. ``id`` distinguishes it from others: its UUID; a MariaDB has none, and is
+    known by host and port."""
+
+    version: str
+    is_mariadb: bool
+    takes_files: bool
+    packet_bytes: int
+    ignores_case: bool
+    database: str
+    zone: str
+    id: str
+    user: str
+
+    @property
+    def name(self) -> str:
+        return f"{'MariaDB' if self.is_mariadb else 'MySQL'} {self.version}"
+
+    @property
+    def collation(self) -> str:
+        """Compares texts by all of their characters, trailing blanks included."""
+        return "utf8mb4_nopad_bin" if self.is_mariadb else "utf8mb4_0900_bin"
+
+
+@dataclass
+class MysqlConnection:
+    """``driver`` is PyMySQL's connection; ``busy`` while a statement runs."""
+
+    driver: Any
+    facts: Facts
+    busy: bool = False
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
+        with self._cursor(statement, parameters) as cursor:
+            return max(int(cursor.rowcount), 0)
+
+    def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Integers, texts (other numbers, dates and times too), bytes and nulls."""
+        with self._cursor(statement, parameters) as cursor:
+            return list(cursor.fetchall())
+
+    def fields(self, query: str) -> list[Any]:
+        """PyMySQL's descriptors of a query's columns."""
+        with self._cursor(query, ()) as cursor:
+            return list(cursor._result.fields)
+
+    def stream(self, query: str, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Yields batches of ``rows``, all values as texts, bytes and nulls; the connection does nothing else
+        meanwhile."""
+        from pymysql.cursors import SSCursor
+
+        cursor = self.driver.cursor(SSCursor)
+        is_read, decoders = False, self.driver.decoders
+        self.busy = True
+        try:
+            self.driver.decoders = {}
+            cursor.execute(query)
+            while found := cursor.fetchmany(rows):
+                self.busy = False
+                yield found
+                self.busy = True
+            is_read = True
+        finally:
+            self.busy, self.driver.decoders = False, decoders
+            if is_read:
+                cursor.close()
+            else:  # the rest would be read to its end, by the destructors too
+                self.driver._force_close()
+                if cursor._result is not None:
+                    cursor._result.unbuffered_active = False
+
+    def send(self, statement: str, content: Iterable[bytes]) -> int:
+        """Runs a LOAD DATA LOCAL of any file: the server gets ``content``, whatever file it asks for. If ``content``
+        raises, the connection is closed, so that the server does not take what it has got for all."""
+        from pymysql.constants import COMMAND
+        from pymysql.protocol import OKPacketWrapper
+
+        driver = self.driver
+        self.busy, is_sent = True, False
+        try:
+            driver._execute_command(COMMAND.COM_QUERY, statement)
+            if not driver._read_packet().is_load_local_packet():
+                raise TableError("the server did not ask for the rows to load", hint="Set local_infile = OFF there")
+            for part in content:
+                for at in range(0, len(part), _PACKET_BYTES):
+                    driver.write_packet(part[at : at + _PACKET_BYTES])
+            is_sent = True
+            driver.write_packet(b"")
+            return int(OKPacketWrapper(driver._read_packet()).affected_rows)
+        finally:
+            self.busy = False
+            if not is_sent:
+                driver._force_close()
+
+    def bound(self, statement: str, parameters: Sequence[Any]) -> str:
+        first, *rest = statement.split(MARKER)
+        assert len(rest) == len(parameters), "a parameter is missing"
+        literals = map(_literal, parameters)
+        return first + "".join(literal + part for literal, part in zip(literals, rest, strict=True))
+
+    @contextmanager
+    def _cursor(self, statement: str, parameters: Sequence[Any]) -> Iterator[Any]:
+        cursor = self.driver.cursor()
+        self.busy = True
+        try:
+            cursor.execute(self.bound(statement, parameters) if parameters else statement)
+            yield cursor
+        finally:
+            self.busy = False
+            cursor.close()
+
+
+def _literal(value: str | int | None) -> str:
+    """As read in the sessions' sql_mode, in which a backslash escapes."""
+    match value:
+        case None:
+            return "NULL"
+        case int():
+            return str(int(value))
+        case str():
+            return dialects.text(value, "mysql")
+
+
+@dataclass(frozen=True)
+class Client:
+    """Address and user of the database; ``tls`` are the options for TLS. ``known`` keeps the facts of the last
+    connection."""
+
+    host: str
+    port: int
+    database: str
+    user: str
+    password: str = field(repr=False)
+    sslmode: str = "prefer"
+    tls: Mapping[str, str] = field(default_factory=dict)
+    known: dict[str, Facts] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def place(self) -> str:
+        return f"{self.host}:{self.port}/{self.database}"
+
+    @property
+    def facts(self) -> Facts | None:
+        return self.known.get("facts")
+
+    @contextmanager
+    def connect(self, *, sends_files: bool = False) -> Iterator[MysqlConnection]:
+        """A connection in autocommit mode with the session's settings; every error of the driver inside the block is
+        raised as flowctl's. ``sends_files``: LOAD DATA LOCAL is possible."""
+        with self.translated():
+            driver = self._open(sends_files=sends_files)
+            try:
+                connection = MysqlConnection(driver, self._prepared(driver))
+                with watched(self._line(connection)) as watch:
+                    try:
+                        yield connection
+                    except Exception as error:
+                        if not watch.given_up:
+                            raise
+                        raise self._given_up(watch.given_up) from error
+            finally:
+                driver._force_close()
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        import pymysql
+
+        try:
+            yield
+        except pymysql.err.Error as error:
+            raise explained(error, self.place, self.user) from error
+
+    def greet(self) -> str:
+        """As :attr:`flowctl.connectors.base.Connector.greet`."""
+        with self.connect() as connection:
+            facts = connection.facts
+            return f"{facts.name}, database {facts.database}, as {facts.user}"
+
+    def _open(self, *, sends_files: bool = False) -> Any:
+        import pymysql
+        from pymysql.constants import CLIENT, FIELD_TYPE
+        from pymysql.converters import encoders
+
+        integers = (FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.INT24, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG)
+        connect = timeouts.CONNECT_INTERRUPTED if waiting.is_interrupted() else timeouts.CONNECT
+        driver = pymysql.connect(
+            host=self.host,
+            port=self.port,
+            user=self.user,
+            password=self.password,
+            database=self.database,
+            charset="utf8mb4",
+            conv={**encoders, **dict.fromkeys(integers, int)},
+            client_flag=CLIENT.FOUND_ROWS,
+            connect_timeout=round(connect),
+            read_timeout=None,
+            autocommit=True,
+            local_infile=sends_files,
+            program_name="flowctl",
+            **self._tls_options(),
+        )
+        for option, value in (
+            (socket.TCP_KEEPIDLE, timeouts.KEEPALIVE_IDLE),
+            (socket.TCP_KEEPINTVL, timeouts.KEEPALIVE_INTERVAL),
+            (socket.TCP_KEEPCNT, timeouts.KEEPALIVE_COUNT),
+            (socket.TCP_USER_TIMEOUT, timeouts.TCP_UNACKNOWLEDGED * 1000),
+        ):
+            driver._sock.setsockopt(socket.IPPROTO_TCP, option, round(value))
+        return driver
+
+    def _tls_options(self) -> dict[str, Any]:
+        if self.sslmode == "disable":
+            return {"ssl_disabled": True}
+        if self.sslmode == "prefer" and not self.tls:
+            return {}  # the driver's own way: TLS if the server has it, unverified
+        import ssl
+
+        try:
+            context = ssl.create_default_context(cafile=self.tls.get("ssl_ca"))
+            if "ssl_cert" in self.tls:
+                context.load_cert_chain(self.tls["ssl_cert"], self.tls.get("ssl_key"))
+        except (OSError, ssl.SSLError) as error:
+            raise TableError(
+                f"the TLS files of the connection cannot be read: {error}", hint="Check ssl_ca, ssl_cert and ssl_key"
+            ) from error
+        context.check_hostname = self.sslmode == "verify-full"
+        if self.sslmode in ("prefer", "require"):
+            context.verify_mode = ssl.CERT_NONE
+        return {"ssl": context}
+
+    def _prepared(self, driver: Any) -> Facts:
+        with driver.cursor() as cursor:
+            cursor.execute(_FACTS)
+            row = cursor.fetchone()
+            is_mariadb = "mariadb" in f"{row[0]} {row[1]}".lower()
+            cursor.execute("SET " + ", ".join(_SETTINGS[:-1]))
+            cursor.execute(f"SET {_SETTINGS[-1]}")
+            cursor.execute(f"SET NAMES utf8mb4 COLLATE {'utf8mb4_nopad_bin' if is_mariadb else 'utf8mb4_0900_bin'}")
+            if is_mariadb:
+                cursor.execute("SET " + ", ".join(_MARIADB_SETTINGS))
+            # MariaDB's server_uid is none: it follows from the hardware address and the port.
+            cursor.execute("SHOW VARIABLES LIKE 'server_uuid'")
+            ids = dict(cursor.fetchall())
+        version, _, local, packet, case, database, zone, system_zone, user = row
+        facts = Facts(
+            version=version.partition("-")[0],
+            is_mariadb=is_mariadb,
+            takes_files=local == 1,
+            packet_bytes=packet,
+            ignores_case=case != 0,
+            database=database or self.database,
+            zone=system_zone if zone == "SYSTEM" else zone,
+            id=ids.get("server_uuid") or f"{UNKNOWN}@{self.host}:{self.port}",
+            user=user,
+        )
+        self.known["facts"] = facts
+        return facts
+
+    def _line(self, connection: MysqlConnection) -> Line:
+        driver = connection.driver
+        return Line(
+            self.place,
+            is_busy=lambda: connection.busy,
+            cancel=lambda: self._cancel(driver.thread_id()),
+            fileno=lambda: driver._sock.fileno(),
+            answers=self._answers,
+        )
+
+    def _cancel(self, thread: int) -> None:
+        driver = self._open()
+        try:
+            with driver.cursor() as cursor:
+                cursor.execute(f"KILL QUERY {thread}")
+        finally:
+            driver._force_close()
+
+    def _answers(self) -> bool:
+        """Whether the server responds at all: it speaks first, if only to refuse."""
+        try:
+            with socket.create_connection((self.host, self.port), timeouts.CONNECT) as probe:
+                probe.settimeout(timeouts.CONNECT)
+                return bool(probe.recv(1))
+        except ConnectionError:
+            return True
+        except OSError:
+            return False
+
+    def _given_up(self, why: str) -> FlowctlError:
+        if waiting.is_interrupted():
+            return TableError(f"MySQL {self.place}: {why}", hint="Run again to finish it")
+        return TransientError(f"MySQL {self.place}: {why}", hint="Check that the server is up and can be reached")
+
+
+def client(options: Mapping[str, Any]) -> Client:
+    """Builds a client from a connection's options: a ``url``
+    (``mysql://user:password@host:port/database?sslmode=…``), or single options."""
+    parts: dict[str, str] = {}
+    url = str(options.get("url", ""))
+    if url:
+        if flaw := urls.flaw(url):
+            raise TableError(f"the connection's url cannot be read: {flaw}", hint=_URL_HINT)
+        split = urlsplit(url)
+        found: dict[str, Callable[[], Any]] = {
+            "host": lambda: split.hostname,
+            "port": lambda: split.port,
+            "user": lambda: unquote(split.username or ""),
+            "password": lambda: unquote(split.password or ""),
+            "database": lambda: unquote(split.path.strip("/")),
+        }
+        parts = {name: str(value) for name, get in found.items() if (value := get())}
+        parts |= {name.replace("-", "_"): value for name, value in parse_qsl(split.query)}
+    parts |= {name: str(value) for name, value in options.get("options", {}).items()}
+    parts |= {name: str(options[name]) for name in _OWN_OPTIONS if options.get(name) is not None}
+    mode = parts.pop("sslmode", parts.pop("ssl_mode", "prefer")).lower().replace("_", "-")
+    known = {name: parts.pop(name, "") for name in ("host", "port", "database", "user", "password")}
+    if not re.fullmatch(r"[0-9]{0,5}", known["port"]):
+        raise TableError("the connection's port is not a number from 1 to 65535", hint=_URL_HINT)
+    if mode not in _MODES:
+        raise TableError(f"there is no sslmode {mode}", hint=f"Use one of {', '.join(_MODES)}")
+    if unknown := sorted({*parts} - {"ssl_ca", "ssl_cert", "ssl_key"}):
+        raise TableError(f"there is no option {unknown[0]}", hint="Use sslmode, ssl_ca, ssl_cert and ssl_key only")
+    if not known["database"]:
+        raise TableError("the connection names no database", hint=_URL_HINT)
+    return Client(
+        host=known["host"] or "localhost",
+        port=int(known["port"] or 3306),
+        database=known["database"],
+        user=known["user"] or "root",
+        password=known["password"],
+        sslmode=mode,
+        tls=parts,
+    )
+
+
+_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")

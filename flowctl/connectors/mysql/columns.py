@@ -1,0 +1,97 @@
+"""How a column is selected, and its texts as Arrow: exact, or refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.arrow import arrow_type
+from flowctl.connectors.mysql.types import data_type, is_spatial
+from flowctl.connectors.refusal import PREFIX, error_of, refusal
+from flowctl.connectors.sql import values
+from flowctl.errors import TableError
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import Array, DataType, Decimal, Struct
+from flowctl.sql import dialects
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TRUTH = {"0": False, "1": True, None: None}
+
+
+def quoted(name: str) -> str:
+    return dialects.quoted(name, "mysql")
+
+
+def selected(here: Column) -> str:
+    """The expression whose text is exact: MySQL shows six digits of a FLOAT, and a BIT as bytes."""
+    name, native = quoted(here.name), here.native.lower()
+    if native.startswith("float"):
+        return f"({name} + 0e0)"
+    if native.startswith("bit"):
+        return f"CAST({name} AS UNSIGNED)"
+    return f"HEX({name})" if is_spatial(native) else name
+
+
+def to_arrow(texts: Sequence[Any], here: Column, wanted: Column) -> pa.Array:
+    """``texts`` (of one column of one batch) as ``wanted.type``; raises :class:`TableError` if one of them is not
+    exactly that."""
+    import pyarrow as pa
+
+    try:
+        return _converted(texts, wanted.type)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        raise _refused(texts, here, wanted) from error
+
+
+def _converted(texts: Sequence[Any], kind: DataType) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    arrow = arrow_type(kind)
+    match kind:
+        case types.STRING | types.BINARY:
+            return pa.array(texts, arrow)
+        case types.BOOL:
+            if not set(texts) <= _TRUTH.keys():
+                raise ValueError
+            return pa.array([_TRUTH[text] for text in texts], arrow)
+        case types.FLOAT:
+            doubles = pa.array(texts, pa.string()).cast(pa.float64())
+            narrow = doubles.cast(arrow)
+            if not narrow.cast(pa.float64()).equals(doubles):
+                raise ValueError
+            return narrow
+        case types.DATE | types.TIMESTAMP_NTZ:
+            return values.in_calendar(pa.array(texts, pa.string()).cast(arrow))
+        case types.TIMESTAMP:
+            local = pa.array(texts, pa.string()).cast(pa.timestamp("us"))
+            return pc.assume_timezone(values.in_calendar(local), "UTC")
+        case Array() | Struct():
+            return values.to_arrow(texts, kind)
+        case _:
+            return pa.array(texts, pa.string()).cast(arrow)
+
+
+def _refused(texts: Sequence[Any], here: Column, wanted: Column) -> TableError:
+    is_time = wanted.type in (types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ)
+    if is_time and any((isinstance(text, str) and "-00" in text[:10]) or text == "0000-00-00" for text in texts):
+        hint = (
+            f"Read it as text with `columns: {{types: {{{here.name}: string}}}}`, or such values as null with a query: "
+            f"`NULLIF({here.name}, '0000-00-00')`"
+        )
+        text = refusal(here.name, here.native, wanted.type, ": it has a month or a day 0", hint)
+    elif data_type(here.native) == types.BOOL and wanted.type == types.BOOL:
+        hint = f"Read it as a number with `columns: {{types: {{{here.name}: tinyint}}}}`"
+        text = refusal(here.name, here.native, wanted.type, ": it is neither 0 nor 1", hint)
+    else:
+        text = refusal(here.name, here.native, wanted.type)
+    return error_of(text.removeprefix(PREFIX))
+
+
+def is_number(kind: DataType) -> bool:
+    return isinstance(kind, Decimal) or kind in (
+        types.INT8, types.INT16, types.INT32, types.INT64, types.FLOAT, types.DOUBLE
+    )  # fmt: skip

@@ -1,0 +1,54 @@
+"""MySQL's errors as flowctl's, by what the runner does with them. Source: MySQL's and MariaDB's error references."""
+
+from __future__ import annotations
+
+import re
+
+from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT
+from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError, WriteConflict
+
+_LOGIN = (1044, 1045, 1049, 1130, 1251, 1698, 1820, 1862, 2059, 4151)
+_RIGHTS = (1142, 1143, 1227, 1370, 1410)
+_LOCKS = (1205, 1213, 3572)
+_CONNECTION = (1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317, 1412, 1927, 2002, 2003, 2005, 2006,
+               2013, 2055, 3024, 4031)  # fmt: skip
+_READ_ONLY = (1290, 1792, 1836)
+_IN_USE = (1091, 1553, 1829, 1846, 3108, 3837, 3959, 1901, 1072, 1217, 1451)
+#: The driver's: the server has no TLS, or its handshake failed.
+_NO_TLS = 2026
+NO_TABLE = 1146
+#: The error of a row that a unique key refuses.
+DUPLICATE = 1062
+ROW_SIZE = (1118, 1117)
+#: Errors whose text holds a value, in quotes.
+_VALUE = re.compile(r"(?i)\b(value|entry):? '.*' (for|to)\b", re.DOTALL)
+
+
+def code_of(error: BaseException) -> int:
+    """0 if the driver itself failed."""
+    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
+
+
+def explained(error: Exception, place: str, user: str) -> FlowctlError:
+    code = code_of(error)
+    text = str(error.args[1] if code and len(error.args) > 1 else error)
+    without_value = _VALUE.sub(r"\1 … \2", text)
+    message = f"MySQL {place}: {without_value}"
+    if code == _NO_TLS:
+        message = f"MySQL {place} does not offer TLS, which the connection requires"
+        return AccessDenied(message, hint="Set up TLS on the server, or set `sslmode: prefer` without files for TLS")
+    if code in _LOGIN or (not code and "caching_sha2" in text):
+        return AccessDenied(message, hint="Check user, password, database and the user's hosts on the server")
+    if code in _RIGHTS:
+        return TableError(message, hint=f"GRANT what is missing to {user}")
+    if code in _LOCKS:
+        return WriteConflict(message, hint="Try again: another transaction holds a lock")
+    if code in _CONNECTION:
+        return TransientError(message, hint="Check that the server is up and can be reached")
+    if code in _READ_ONLY:
+        return TableError(message, hint="Name the primary server")
+    if code in _IN_USE:
+        return TableError(message, hint=DROP_WHAT_USES_IT)
+    if code in ROW_SIZE:
+        return TableError(message, hint="Leave columns out with columns.exclude, or split the table")
+    return TableError(message, hint=f"Look up error {code} in the server's manual" if code else "")

@@ -1,0 +1,76 @@
+"""Columns of somebody else's table whose types change values without an error, even in strict mode: fractions are
+rounded, trailing blanks are cut off, bytes are padded, and the members of an ENUM are found whatever their case is."""
+
+from __future__ import annotations
+
+import re
+
+from flowctl.connectors.mysql.columns import quoted
+from flowctl.connectors.mysql.session import MysqlSession
+from flowctl.connectors.sql.change import StagedRows
+from flowctl.connectors.target import WriteJob
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.sql import dialects
+
+_SHAPE = re.compile(r"(\w+)(?:\((.*)\))?[^)]*", re.DOTALL)
+
+
+def is_limited(column: Column) -> bool:
+    return _test(column) is not None
+
+
+def check(session: MysqlSession, job: WriteJob, staged: StagedRows) -> None:
+    """Raises :class:`FlowctlError` for a staged value that the job's table would change, and if somebody has given one
+    of its columns another type since the plan was made."""
+    there = session.describe([job.object])[job.object]
+    planned = {column.name: column for column in job.columns}
+    for column in there.columns if there else ():
+        if column.name not in staged.columns:
+            continue
+        _require_planned(job, column, planned.get(column.name, column))
+        test = _test(column)
+        if test is None:
+            continue
+        name, table = quoted(column.name), dialects.table(staged.table, "mysql")
+        if session.fetch(f"SELECT 1 FROM {table} WHERE {name} IS NOT NULL AND NOT ({test}) LIMIT 1"):
+            raise TableError(
+                f"{job.object}: column {column.name} ({column.native}) would change a value",
+                hint="Change the column in the target, or round the value in the source with columns.add",
+            )
+
+
+def _require_planned(job: WriteJob, column: Column, planned: Column) -> None:
+    if column.type != planned.type:
+        raise StoppedByPolicy(
+            f"column {column.name} of {job.object} was altered since the plan was made: it is {column.native}, "
+            f"it was {types.short(planned.type)}",
+            hint="Plan again",
+        )
+
+
+def _test(column: Column) -> str | None:
+    """Whether a value, which is not null, stays as it is; None if every value does, or is refused by the server."""
+    name, found = quoted(column.name), _SHAPE.fullmatch(column.native.partition(" comment ")[0])
+    kind, arguments = (found[1].lower(), found[2] or "") if found else ("", "")
+    _, _, scale = arguments.partition(",")
+    match kind:
+        case "datetime" | "timestamp" | "time" if arguments != "6":
+            return f"MICROSECOND({name}) % {10 ** (6 - int(arguments or 0))} = 0"
+        case "char":
+            return f"{name} NOT LIKE '% '"
+        case "varchar":  # of a longer one, blanks are cut off
+            return f"CHAR_LENGTH({name}) <= {arguments}"
+        case "enum":
+            return f"{name} IN ({arguments})"
+        case "binary":
+            return f"LENGTH({name}) = {arguments or 1}"
+        case "year":
+            return f"{name} = 0 OR {name} > 99"
+        case "float" | "double" if scale:
+            return f"ROUND({name}, {scale}) = {name}"
+        case "decimal" if column.type == types.STRING:
+            return f"{name} REGEXP '^[-+]?[0-9]*([.][0-9]{{0,{scale or 0}}}0*)?$'"
+        case _:
+            return None

@@ -1,0 +1,91 @@
+"""One connection as :mod:`flowctl.connectors.sql` uses it, and MySQL's own syntax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+
+from flowctl.connectors.mysql import catalog, refusals
+from flowctl.connectors.mysql.client import MARKER, MysqlConnection
+from flowctl.connectors.mysql.types import ddl
+from flowctl.connectors.sql.session import Session, SqlDialect
+from flowctl.model.table_info import ObjectName, TableInfo
+
+#: The two collations that compare all of a text: MariaDB's and MySQL's.
+_COLLATION = "utf8mb4_nopad_bin"
+
+
+@lru_cache
+def dialect_of(collation: str) -> SqlDialect:
+    return SqlDialect(
+        name="mysql",
+        marker=MARKER,
+        column_type=partial(ddl, collation=collation),
+        name_type=f"VARCHAR(255) CHARACTER SET utf8mb4 COLLATE {collation}",
+        insert_new="INSERT IGNORE INTO {table} ({columns}) VALUES ({values})",
+        drop_temporary="DROP TEMPORARY TABLE {table}",
+        widen="MODIFY COLUMN {column} {type}",
+        retype="DROP COLUMN {column}, ADD COLUMN {column} {type}",
+        with_creator=_with_creator,
+    )
+
+
+def _with_creator(statement: str, intent_id: str) -> str:
+    return f"{statement} COMMENT '{catalog.CREATOR}{intent_id}'"
+
+
+MYSQL = dialect_of(_COLLATION)
+
+
+@dataclass(frozen=True)
+class MysqlSession(Session):
+    connection: MysqlConnection
+
+    @property
+    def dialect(self) -> SqlDialect:  # type: ignore[override]
+        return dialect_of(self.connection.facts.collation)
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
+        return self.connection.execute(statement, parameters)
+
+    def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self.connection.fetch(statement, parameters)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """READ COMMITTED, as every session here."""
+        self.execute("START TRANSACTION")
+        try:
+            yield
+            self.execute("COMMIT")
+        except BaseException:
+            with suppress(Exception):  # the connection may be lost, and the transaction with it
+                self.execute("ROLLBACK")
+            raise
+
+    def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
+        found = catalog.describe(self.connection, objects)
+        following = refusals.following(self.connection, found)
+        uses = refusals.uses_of(self.connection, found)
+        return {
+            object: info and _as_target(info, following=following.get(object, []), uses=uses.get(object, {}))
+            for object, info in found.items()
+        }
+
+    def written_columns(self, table: tuple[str, ...]) -> list[str]:
+        info = catalog.describe(self.connection, [ObjectName(table)])[ObjectName(table)]
+        if info is None:
+            return []
+        return [one.name for one in info.columns if info.extra["filled"].get(one.name) != "computed"]
+
+    def table(self, object: ObjectName) -> str:
+        return self.dialect.table(catalog.parts_of(self.connection, object))
+
+
+def _as_target(info: TableInfo, **known: Any) -> TableInfo:
+    """A table that flowctl has created is identified by the intent that did: it is another one once it is recreated."""
+    identity = f"{info.identity}/{info.created_by}" if info.created_by else info.identity
+    return replace(info, identity=identity, extra={**info.extra, **known})

@@ -1,0 +1,194 @@
+"""MySQL and MariaDB as a landed source: one connection with one consistent snapshot, streamed as Arrow batches.
+
+All reads of a table share the snapshot, so they show one moment without any lock; only tables of engines that have no
+transactions (MyISAM) show the moment of each statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.base import Capabilities
+from flowctl.connectors.exact import require_possible
+from flowctl.connectors.mysql import catalog
+from flowctl.connectors.mysql.client import Client, MysqlConnection
+from flowctl.connectors.mysql.columns import selected, to_arrow
+from flowctl.connectors.mysql.details import details, views
+from flowctl.connectors.mysql.errors import NO_TABLE, code_of
+from flowctl.connectors.mysql.types import data_type
+from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Relation, WatermarkRequest
+from flowctl.connectors.sql.conditions import Condition
+from flowctl.connectors.sql.source import (
+    RowsCapture,
+    in_own_zone,
+    missing_table,
+    read_watermark,
+    watermark_values,
+)
+from flowctl.connectors.survey import Details
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model import types
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.value import TypedValue, from_text
+from flowctl.spec.spec import ReadHints
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Rows per Arrow batch, which bounds the memory for Python values (of 20 columns, for example).
+_BATCH_ROWS = 50_000
+_WHOLE_HOURS = re.compile(r"([+-])(\d\d):00")
+
+
+@dataclass(frozen=True)
+class MysqlSource(LandedSource):
+    """A table's identity is the server, its database and its name: a recreated table is the same one."""
+
+    client: Client
+    capabilities: Capabilities
+
+    def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
+        """Tables only; views must be named explicitly. A pattern without a database is one of the connection's."""
+        with self.client.connect() as connection:
+            found, facts = catalog.discover(connection), connection.facts
+        schemas, names = (facts.database, *pattern)[-2:]
+        fold = str.lower if facts.ignores_case else str
+        return sorted(
+            ObjectName((schema, name)[-len(pattern) :])
+            for schema, name in found
+            if fnmatchcase(fold(schema), fold(schemas)) and fnmatchcase(fold(name), fold(names))
+        )
+
+    def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
+        objects = list(dict.fromkeys(relation.object for relation in relations if relation.object is not None))
+        with self.client.connect() as connection:
+            infos = catalog.describe(connection, objects) if objects else {}
+            return {
+                relation: infos[relation.object]
+                if relation.object is not None
+                else self._described_query(connection, relation)
+                for relation in relations
+            }
+
+    def details(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, Details]:
+        with self.client.connect() as connection:
+            return details(connection, objects)
+
+    def views(self) -> Sequence[ObjectName]:
+        with self.client.connect() as connection:
+            return views(connection)
+
+    def why_missing(self, relation: Relation) -> Missing:
+        place = f"the database {self.client.database} at {self.client.host}:{self.client.port}"
+        return missing_table(self, relation, place, "Correct `from`, or let the connection's user see it")
+
+    def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
+        with self.client.connect() as connection:
+            requests, zones = in_own_zone(requests, lambda: _iana_zone(connection.facts.zone))
+            found = {name: self._high_watermark(connection, request) for name, request in requests.items()}
+        return {name: replace(one, zone=zones.get(name, "")) for name, one in found.items()}
+
+    def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
+        engine = info.extra.get("engine", "")
+        if not reads_twice or engine in ("", "InnoDB"):
+            return None
+        return StoppedByPolicy(
+            f"{info.object} is a table of the engine {engine}, which has no snapshot: two queries may see two moments",
+            hint=f"Run ALTER TABLE {info.object} ENGINE = InnoDB",
+        )
+
+    @contextmanager
+    def capture(self, relation: Relation, info: TableInfo) -> Iterator[MysqlCapture]:
+        """Holds one read transaction. It keeps no writer waiting, but DDL on what is read, as any query does there; the
+        server keeps old versions of rows meanwhile."""
+        with self.client.connect() as connection:
+            comparisons = catalog.comparisons(connection)
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            connection.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            with _dropped_meanwhile(info):  # from here on, nobody alters the table
+                connection.execute(f"SELECT 1 FROM {comparisons.from_clause(relation)} LIMIT 0")
+            here = catalog.relation_columns(connection, relation) or ()
+            by_name = {column.name: column for column in here}
+            yield MysqlCapture(relation, info, by_name, comparisons, connection)
+
+    def _described_query(self, connection: MysqlConnection, relation: Relation) -> TableInfo:
+        columns = catalog.relation_columns(connection, relation) or ()
+        system = catalog.system_of(connection, connection.facts.database)
+        return TableInfo(ObjectName(("(query)",)), columns, f"{system}/(query)", system=system)
+
+    def _high_watermark(self, connection: MysqlConnection, request: WatermarkRequest) -> HighWatermark:
+        """A failure stops this table only."""
+        comparisons, cursor = catalog.comparisons(connection), request.cursor
+        try:
+            with self.client.translated():
+                column = _column(request, cursor.name) if cursor is not None else None
+                values = watermark_values(comparisons, request, column)
+                (row,) = connection.fetch(f"SELECT {values.sql}")
+            return read_watermark(request, row, comparisons.now, _exact_value)
+        except TableError as error:
+            return HighWatermark(None, RowEstimate(), failure=error)
+
+
+@dataclass(frozen=True)
+class MysqlCapture(RowsCapture):
+    """One read transaction. ``where`` may name columns in double quotes or in backticks."""
+
+    connection: MysqlConnection
+
+    def selected(self, column: Column) -> str:
+        return selected(self.here[column.name])
+
+    def rows(self, query: Condition) -> Iterator[Sequence[Sequence[Any]]]:
+        yield from self.connection.stream(query.sql, _BATCH_ROWS)
+
+    def to_arrow(self, values: Sequence[Any], column: Column) -> pa.Array:
+        here = self.here[column.name]
+        natural = replace(here, type=data_type(here.native))
+        if types.BINARY in (natural.type, column.type) and natural.type != column.type:
+            require_possible(natural, column)
+        return to_arrow(values, here, column)
+
+    def holds(self, condition: Condition) -> bool:
+        ((is_true,),) = self.connection.fetch(f"SELECT {condition.sql}")
+        return bool(is_true)
+
+
+@contextmanager
+def _dropped_meanwhile(info: TableInfo) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if code_of(error) != NO_TABLE:
+            raise
+        raise StoppedByPolicy(f"{info.object} was dropped since the plan was made", hint="Plan again") from error
+
+
+def _column(request: WatermarkRequest, name: str) -> Column:
+    column = request.info.column(name)
+    if column is None:
+        raise TableError(f"{request.info.object} has no column {name}", hint="Check `cursor.column`")
+    return column
+
+
+def _exact_value(cursor: Column, newest: str | bytes) -> TypedValue:
+    text = newest.decode() if isinstance(newest, bytes) else str(newest)
+    try:
+        return from_text(cursor.type, text)
+    except (ValueError, ArithmeticError):
+        raise StoppedByPolicy(
+            f"the greatest value of cursor column {cursor.name} is {text}: it would freeze the table",
+            hint=f'Fix that row, or leave it out: `where: "{cursor.name} < ..."`',
+        ) from None
+
+
+def _iana_zone(zone: str) -> str:
+    """The server's zone by a name that Python knows too; an offset of whole hours has one."""
+    if found := _WHOLE_HOURS.fullmatch(zone):
+        sign, hours = ("-" if found[1] == "+" else "+"), int(found[2])
+        return f"Etc/GMT{sign}{hours}" if hours else "UTC"
+    return zone

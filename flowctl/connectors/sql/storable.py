@@ -1,0 +1,113 @@
+"""Converts Spark's values on executors to the form in which a database stores them, or reads them as text.
+
+The forms are those that ``values.to_arrow`` reads back exactly: decimals as text, dates ``YYYY-MM-DD``, timestamps
+ISO 8601 with six digits (``Z`` if zoned), arrays as JSON text of the same forms. Values that would be changed
+silently are refused with the column's name: no database has text for years outside 1 to 9999.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.refusal import PREFIX
+from flowctl.engine.spark_types import named
+from flowctl.errors import TableError
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import Array, DataType, Decimal, Struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Form:
+    """``system`` is the database's name, ``nan`` why it refuses NaN. ``zone`` ends a timestamp with a zone.
+    ``has_infinity``: floating-point numbers may be infinite."""
+
+    system: str
+    nan: str
+    zone: str = "'Z'"
+    has_infinity: bool = True
+
+
+def storable(frame: DataFrame, columns: Sequence[Column], form: Form) -> DataFrame:
+    """``frame`` with exactly ``columns``, each as text, integer, float, boolean or bytes."""
+
+    return frame.select(
+        *[
+            _stored(named(column.name).cast(types.spark_ddl(column.type)), column, column.type, form).alias(column.name)
+            for column in columns
+        ]
+    )
+
+
+def _stored(value: SparkColumn, column: Column, kind: DataType, form: Form) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    match kind:
+        case Decimal():
+            return value.cast("string")
+        case types.FLOAT | types.DOUBLE:
+            finite = value if form.has_infinity else _unless(_is_infinite(value), column, _no_infinity(form), value)
+            return _unless(f.isnan(value), column, form.nan, finite)
+        case types.DATE:
+            return _in_calendar(value, column, value.cast("string"), form)
+        case types.TIMESTAMP_NTZ | types.TIMESTAMP:
+            pattern = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS" + (form.zone if kind == types.TIMESTAMP else "")
+            return _in_calendar(value, column, f.date_format(value, pattern), form)
+        case Array(item):
+            return f.to_json(f.transform(value, lambda each: _element(each, column, item, form)))
+        case Struct():
+            raise TableError(
+                f'column "{column.name}": {form.system} has no place for {types.short(kind)}',
+                hint="Leave it out with columns.exclude, or make text of it with columns.add and to_json",
+            )
+        case _:
+            return value
+
+
+def _element(value: SparkColumn, column: Column, kind: DataType, form: Form) -> SparkColumn:
+    """One element of an array: JSON has neither bytes nor infinite numbers."""
+    from pyspark.sql import functions as f
+
+    match kind:
+        case Array(inner):
+            return f.transform(value, lambda each: _element(each, column, inner, form))
+        case types.BINARY | Struct():
+            raise TableError(
+                f'column "{column.name}": an array of {types.short(kind)} cannot be stored in {form.system}',
+                hint="Leave it out with columns.exclude, or make text of it with columns.add",
+            )
+        case types.FLOAT | types.DOUBLE:
+            return _unless(f.isnan(value) | _is_infinite(value), column, "JSON has no NaN and no infinity", value)
+        case _:
+            return _stored(value, column, kind, form)
+
+
+def _is_infinite(value: SparkColumn) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    return f.abs(value) == f.lit(float("inf"))
+
+
+def _no_infinity(form: Form) -> str:
+    return f"{form.system} has no infinity"
+
+
+def _in_calendar(value: SparkColumn, column: Column, text: SparkColumn, form: Form) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    return _unless(
+        ~f.year(value).between(1, 9999), column, f"{form.system} has no dates outside the years 1 to 9999", text
+    )
+
+
+def _unless(refused: SparkColumn, column: Column, why: str, value: SparkColumn) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    message = f'{PREFIX}column "{column.name}" ({types.short(column.type)}): {why} | leave such rows out with `where`'
+    return f.when(refused, f.raise_error(f.lit(message))).otherwise(value)

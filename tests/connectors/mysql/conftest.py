@@ -1,0 +1,31 @@
+"""A database of a real server, as somebody else works in it, and as a connection of a flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from flowctl.connectors.base import Connector
+from tests.connectors.reading import opened
+from tests.e2e.flows import mysql_rows
+
+#: Runs statements and returns the rows of the last one.
+Script = Callable[[str], list[Any]]
+
+
+@pytest.fixture
+def script(mysql_database: str) -> Script:
+    return lambda statements: mysql_rows(mysql_database, statements)
+
+
+@pytest.fixture
+def connector(mysql_database: str) -> Iterator[Connector]:
+    with opened("mysql", url=mysql_database) as connector:
+        yield connector
+
+
+@pytest.fixture
+def source(connector: Connector) -> Any:
+    return connector.source
