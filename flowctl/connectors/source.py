@@ -49,7 +49,7 @@ class SourceCapabilities:
     an order that the engine does not expose. ``refuses``: why a table cannot be read, and what to do, by its spec
     alone."""
 
-    position: Literal["cursor", "files", "offsets", "none"]
+    position: Literal["cursor", "files", "offsets", "version", "none"]
     hides_order: Callable[[str, TableSpec], bool] = lambda engine, table: False
     refuses: Callable[[TableSpec], tuple[str, str] | None] = lambda table: None
 

@@ -45,7 +45,7 @@ Answers = Mapping[str, HighWatermark]
 class Setting:
     """What holds for all tables: how the source shows its position, and why the target refuses a column's name."""
 
-    position: Literal["cursor", "files", "offsets", "none"]
+    position: Literal["cursor", "files", "offsets", "version", "none"]
     refuses_name: Callable[[str], str | None] = lambda name: None
 
 

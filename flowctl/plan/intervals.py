@@ -22,6 +22,7 @@ from flowctl.observe.world import PositionKind
 from flowctl.plan.cursors import cursor_interval
 from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.plan.offsets import expired, offsets_interval
+from flowctl.plan.versions import versions_interval
 from flowctl.spec.spec import TableSpec
 from flowctl.text import counted, some
 
@@ -44,6 +45,8 @@ def find(
         return _files(table, watermark.position or FilesPosition(()), recorded, log or log_of(table.id, recorded))
     if positions == "offsets":
         return offsets_interval(table, watermark, recorded, spec_path)
+    if positions == "version":
+        return versions_interval(table, watermark, recorded)
     return Work(Interval(None, NoPosition()), "always reads in full")
 
 
