@@ -15,6 +15,7 @@ from flowctl.model.position import (
     OffsetsPosition,
     Position,
     UpstreamPosition,
+    VersionPosition,
 )
 from flowctl.model.table_info import TableInfo
 from flowctl.model.types import keeps_order
@@ -72,6 +73,9 @@ def can_be_read_again(interval: Interval, watermark: HighWatermark | None, sourc
         return False
     if isinstance(interval.lower, OffsetsPosition) and watermark is not None:
         return isinstance(watermark.position, OffsetsPosition) and not expired(interval.lower, watermark)
+    if isinstance(interval.upper, VersionPosition) and watermark is not None:
+        now, then = watermark.position, interval.upper
+        return isinstance(now, VersionPosition) and now.table == then.table and now.version >= then.version
     if interval.files_read is None or watermark is None:
         return True
     there = set(watermark.position.files) if isinstance(watermark.position, FilesPosition) else set()

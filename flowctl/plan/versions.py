@@ -5,21 +5,52 @@ from __future__ import annotations
 from flowctl.connectors.source import HighWatermark
 from flowctl.model.interval import Interval
 from flowctl.model.position import Position, VersionPosition
+from flowctl.observe.relations import key_of, reports_deletes
 from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.spec.spec import TableSpec
 
 
 def versions_interval(table: TableSpec, watermark: HighWatermark, recorded: Position | None) -> Finding:
-    """The whole table, whenever its version has changed."""
+    """The changes since the recorded version; the whole table if it has none, or with truncate. merge and scd2 read
+    everything again where the changes are lost, append stops."""
     upper = watermark.position
     if not isinstance(upper, VersionPosition):
         return Stop("the source has no version", "Plan again", "from")
     if not isinstance(recorded, VersionPosition):
         return Work(Interval(None, upper), f"reads version {upper.version}")
     if recorded.table not in ("", upper.table):
-        return Work(Interval(None, upper), "the source was dropped and created again")
+        return _anew(table, upper)
     if recorded.version == upper.version:
         return Idle(f"the source is unchanged, version {upper.version}", recorded)
+    since = f"version {recorded.version}"
     if upper.version < recorded.version:
-        return Work(Interval(None, upper), f"the source went back from version {recorded.version} to {upper.version}")
-    return Work(Interval(None, upper), f"reads version {upper.version}, version {recorded.version} was read before")
+        return _again(table, upper, f"the source went back from {since} to version {upper.version}")
+    if table.mode == "truncate":
+        return Work(Interval(None, upper), f"reads version {upper.version}, {since} was read before")
+    changes = watermark.changes
+    if changes is None or changes.lost:
+        return _again(table, upper, f"the changes since {since} cannot be read: {changes.lost if changes else ''}")
+    if table.mode == "append" and changes.removes:
+        return _again(table, upper, f"{changes.removes} of the source removed or changed rows")
+    if reports_deletes(table) and not key_of(table):
+        return _again(table, upper, "which keys are gone is compared: the key has a column of columns.add")
+    return Work(Interval(recorded, upper), f"changes since {since}")
+
+
+def _anew(table: TableSpec, upper: VersionPosition) -> Finding:
+    reason = "the source was dropped and created again"
+    if table.mode == "truncate":
+        return Work(Interval(None, upper), reason)
+    return Stop(reason, f"Read it from its beginning with --full-refresh {table.id}", "from")
+
+
+def _again(table: TableSpec, upper: VersionPosition, reason: str) -> Finding:
+    if table.mode == "append":
+        way = f"Replace the content with --full-refresh {table.id}"
+        return Stop(f"{reason}: append cannot take that back", f"{way}, or use mode merge", "mode")
+    return Work(Interval(None, upper), f"reads everything again: {reason}")
+
+
+def reads_changes(interval: Interval) -> bool:
+    """Whether it is one of changes, which report the deletions among them."""
+    return isinstance(interval.lower, VersionPosition)

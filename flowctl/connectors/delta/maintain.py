@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from flowctl import text
 from flowctl.connectors.delta import commit, compaction, log, maintenance, vacuum
-from flowctl.connectors.delta.actions import hidden_rows
-from flowctl.connectors.delta.compaction import known_rows
+from flowctl.connectors.delta.actions import hidden_rows, known_rows
 from flowctl.connectors.delta.file_reader import Unreadable
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.maintenance import Condition, Way

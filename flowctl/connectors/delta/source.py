@@ -8,25 +8,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
+from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.delta import actions, features
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.scan import Scan
 from flowctl.connectors.delta.table import OpenTable, at_once, open_table, open_version
+from flowctl.connectors.delta.types import Action
+from flowctl.connectors.delta.version_difference import MOST_BYTES, Difference, changed_files, other_types
 from flowctl.connectors.source import (
+    DELETED_COLUMN,
     Capture,
     HighWatermark,
     LandedSource,
     Missing,
     ReadRequest,
     Relation,
+    VersionChanges,
     WatermarkRequest,
 )
-from flowctl.errors import StoppedByPolicy
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.position import VersionPosition
-from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
 from flowctl.spec.suggest import nearest
 from flowctl.storage.buffer import SegmentSink
@@ -54,7 +60,7 @@ class DeltaSource(LandedSource):
 
     def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
         """The version that :meth:`describe` has seen."""
-        return {id: _watermark(request) for id, request in requests.items()}
+        return at_once(self._watermark, requests)
 
     def why_missing(self, relation: Relation) -> Missing:
         location = self._location(relation)
@@ -91,6 +97,15 @@ class DeltaSource(LandedSource):
             },
         )
 
+    def _watermark(self, request: WatermarkRequest) -> HighWatermark:
+        info, since = request.info, request.since
+        assert info.version is not None
+        upper = VersionPosition(info.version, info.identity)
+        changes = None
+        if since is not None and since.table in ("", upper.table) and since.version < upper.version:
+            changes = _changes(self._location(request.relation), since.version, upper.version, net=request.net)
+        return HighWatermark(upper, info.rows, dt.datetime.now(dt.UTC), changes=changes)
+
     def _location(self, relation: Relation) -> TableLocation:
         return location_of(self.root, ObjectName((_path(relation),)), self.storage)
 
@@ -114,6 +129,7 @@ class DeltaCapture(Capture):
     location: TableLocation
     info: TableInfo
     _version: int = field(init=False)
+    own_columns: tuple[Column, ...] = (Column(DELETED_COLUMN, types.BOOL),)
 
     def __post_init__(self) -> None:
         assert self.info.version is not None
@@ -132,8 +148,22 @@ class DeltaCapture(Capture):
     def _batches(self, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         if request.interval is not None and isinstance(request.interval.upper, VersionPosition):
             self._version = request.interval.upper.version
-        table = self._open(self._version)
-        yield from Scan(table, request.columns).rows(table.files)
+        own = {column.name for column in self.own_columns}
+        columns = tuple(column for column in request.columns if column.name not in own)
+        for batch, is_deleted in self._rows(request, Scan(self._open(self._version), columns)):
+            yield _with_deletion(batch, request.columns, is_deleted=is_deleted)
+
+    def _rows(self, request: ReadRequest, scan: Scan) -> Iterator[tuple[pa.RecordBatch, bool]]:
+        """Each batch with whether its rows are deleted."""
+        lower = request.interval.lower if request.interval is not None else None
+        if not isinstance(lower, VersionPosition):
+            yield from ((batch, False) for batch in scan.rows(scan.table.files))
+            return
+        difference = Difference(scan, changed_files(self._open(lower.version), scan.table))
+        if request.net:
+            yield from difference.net_rows(request.key)
+        else:
+            yield from ((batch, False) for batch in difference.added_rows())
 
     def _open(self, version: int) -> OpenTable:
         table = open_version(self.location, version)
@@ -149,11 +179,43 @@ def _path(relation: Relation) -> str:
     return relation.object.parts[-1]
 
 
-def _watermark(request: WatermarkRequest) -> HighWatermark:
-    assert request.info.version is not None
-    return HighWatermark(
-        VersionPosition(request.info.version, request.info.identity), request.info.rows, dt.datetime.now(dt.UTC)
+def _with_deletion(batch: pa.RecordBatch, columns: Sequence[Column], *, is_deleted: bool) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    values = [
+        pa.repeat(is_deleted, batch.num_rows) if column.name == DELETED_COLUMN else batch.column(column.name)
+        for column in columns
+    ]
+    return pa.RecordBatch.from_arrays(values, schema=arrow_schema(columns))
+
+
+def _changes(location: TableLocation, since: int, upper: int, *, net: bool) -> VersionChanges:
+    try:
+        lower, now = open_version(location, since), open_version(location, upper)
+        files = changed_files(lower, now)
+    except TableError as error:
+        return VersionChanges(lost=error.message)
+    if column := other_types(lower, now):
+        return VersionChanges(lost=f"column {column} had another type in version {since}")
+    if net and files.removed:
+        if files.size > MOST_BYTES:
+            return VersionChanges(lost=f"the files that changed since version {since} are larger than 256 MiB")
+        if gone := _first_missing(location, files.removed):
+            return VersionChanges(lost=f"{gone}, which version {since} had, was deleted (vacuum)")
+    rows = [actions.known_rows(file) for file in files.added]
+    counted = sum(count - actions.hidden_rows(file) for count, file in zip(rows, files.added, strict=True) if count)
+    size = sum(file["size"] for file in files.added)
+    estimate = RowEstimate(bytes=size) if None in rows else RowEstimate(counted, "stats", size)
+    return VersionChanges(estimate, removes=files.rewrites)
+
+
+def _first_missing(location: TableLocation, files: Sequence[Action]) -> str:
+    """The path of the first file that no longer exists; empty if all do."""
+    system = location.file_system()
+    there = at_once(
+        lambda path: system.exists(f"{location.url}/{unquote(path)}"), {one["path"]: one["path"] for one in files}
     )
+    return next((path for path, exists in there.items() if not exists), "")
 
 
 def _rows(table: OpenTable) -> RowEstimate:
