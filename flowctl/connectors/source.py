@@ -75,7 +75,8 @@ class WatermarkRequest:
     already written. ``null_rows``: rows with a null cursor are read too. ``count_writers``: count open writers, as
     nothing else protects from late commits. ``check_older``: check whether any row from ``first`` to ``position`` still
     exists. ``start``: of a topic, where the first read begins (`earliest`, `latest`, or an RFC 3339 time).
-    ``since``: of a table read by versions, the recorded one; ``net``: as in :class:`ReadRequest`."""
+    Of a table read by versions: ``since`` is the recorded one, ``changes`` how the changes since then would be read,
+    ``begun`` the pending interval."""
 
     relation: Relation
     info: TableInfo
@@ -93,17 +94,21 @@ class WatermarkRequest:
     estimate: Estimate = "stats"
     start: str = ""
     since: VersionPosition | None = None
-    net: bool = False
+    changes: ReadRequest | None = None
+    begun: Interval | None = None
 
 
 @dataclass(frozen=True)
 class VersionChanges:
-    """What is known of the changes since a recorded version. ``lost`` is why they cannot be read any more, ``removes``
-    names the first commit that removed or changed rows; each empty if there is none. ``rows`` is how many are read."""
+    """What is known of the changes since version ``since``. ``lost`` is why they cannot be read any more, ``removes``
+    names the first commit that removed or changed rows; each empty if there is none. ``rows`` is how many are read.
+    ``reads_feed``: each change is read as the source has recorded it; otherwise versions are compared."""
 
+    since: int
     rows: RowEstimate = RowEstimate()
     lost: str = ""
     removes: str = ""
+    reads_feed: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,8 @@ class HighWatermark:
     counts the open transactions that have written to the relation; ``has_older`` is the result of ``check_older``.
     Of a topic: ``start`` is where a first read begins, ``oldest`` the oldest messages that still exist, ``uncommitted``
     the number of offsets above ``position``, which a transaction that is still open holds back.
-    Of a table read by versions: ``changes`` since the request's version; None if it had none, or is the same."""
+    Of a table read by versions: ``changes`` since the request's version; None if it had none, or is the same.
+    ``begun_lost`` is why its pending interval can no longer be read; empty if it can."""
 
     position: Position | None
     rows: RowEstimate
@@ -132,6 +138,7 @@ class HighWatermark:
     oldest: Position | None = None
     uncommitted: int = 0
     changes: VersionChanges | None = None
+    begun_lost: str = ""
 
 
 @dataclass(frozen=True)

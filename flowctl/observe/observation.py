@@ -245,7 +245,8 @@ class _Look:
         column = info.column(cursor.column) if cursor else None
         recorded = None if table.id in self.resolved.full_refresh else _continues_from(self.state.table(table.id))
         if cursor is None or column is None:
-            return without_cursor(table, WatermarkRequest(read, info, column, estimate=self.estimate), recorded)
+            request = WatermarkRequest(read, info, column, estimate=self.estimate)
+            return without_cursor(table, request, self.state.table(table.id), recorded)
         lower = position = first = upper = None
         appends = table.mode == "append"
         try:

@@ -6,10 +6,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
-from flowctl.connectors.source import Relation, WatermarkRequest
+from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
+from flowctl.model.interval import Interval
 from flowctl.model.position import Position, VersionPosition
-from flowctl.model.table_info import ObjectName
-from flowctl.spec.spec import DetectMissingKeys, ObjectSource, QuerySource, SqlSource, TableSpec, TopicSource
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.spec.spec import (
+    DetectFlag,
+    DetectMissingKeys,
+    ObjectSource,
+    QuerySource,
+    SqlSource,
+    TableSpec,
+    TopicSource,
+)
+from flowctl.state.document import TableState
 
 
 def relation(table: TableSpec) -> Relation:
@@ -40,20 +50,29 @@ def reports_deletes(table: TableSpec) -> bool:
     return isinstance(table.deletes, DetectMissingKeys)
 
 
-def is_net(table: TableSpec) -> bool:
-    """Whether rows that are as before must not be read as changes."""
-    return table.mode == "append" or reports_deletes(table)
+def read_request(
+    table: TableSpec, columns: tuple[Column, ...], interval: Interval | None, masked: frozenset[str] = frozenset()
+) -> ReadRequest:
+    """One read of ``columns``. Of versions: rows that are as before must not be appended again, or hide deletions."""
+    key = key_of(table) if reports_deletes(table) else ()
+    net = table.mode == "append" or reports_deletes(table)
+    return ReadRequest(columns, interval, masked=masked, net=net, key=key)
 
 
-def without_cursor(table: TableSpec, request: WatermarkRequest, recorded: Position | None) -> WatermarkRequest:
-    """The request of a table without a cursor, or whose cursor does not exist, that continues from ``recorded``."""
+def without_cursor(
+    table: TableSpec, request: WatermarkRequest, state: TableState, since: Position | None
+) -> WatermarkRequest:
+    """The request of a table without a cursor, or whose cursor does not exist, that continues from ``since``."""
     start = table.source.start if isinstance(table.source, TopicSource) else ""
+    flag = table.deletes.column if isinstance(table.deletes, DetectFlag) else None
+    taken = tuple(one for one in request.info.columns if table.columns.take(one.name) or one.name == flag)
     return replace(
         request,
         delay=table.cursor.delay if table.cursor else None,
         start=start if isinstance(start, str) else "",
-        since=recorded if isinstance(recorded, VersionPosition) else None,
-        net=is_net(table),
+        since=since if isinstance(since, VersionPosition) else None,
+        changes=read_request(table, taken, None),
+        begun=state.pending.interval if state.pending is not None else None,
     )
 
 

@@ -75,7 +75,8 @@ def can_be_read_again(interval: Interval, watermark: HighWatermark | None, sourc
         return isinstance(watermark.position, OffsetsPosition) and not expired(interval.lower, watermark)
     if isinstance(interval.upper, VersionPosition) and watermark is not None:
         now, then = watermark.position, interval.upper
-        return isinstance(now, VersionPosition) and now.table == then.table and now.version >= then.version
+        is_same = isinstance(now, VersionPosition) and now.table == then.table and now.version >= then.version
+        return is_same and not watermark.begun_lost
     if interval.files_read is None or watermark is None:
         return True
     there = set(watermark.position.files) if isinstance(watermark.position, FilesPosition) else set()

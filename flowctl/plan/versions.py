@@ -14,8 +14,7 @@ def versions_interval(table: TableSpec, watermark: HighWatermark, recorded: Posi
     """The changes since the recorded version; the whole table if it has none, or with truncate. merge and scd2 read
     everything again where the changes are lost, append stops."""
     upper = watermark.position
-    if not isinstance(upper, VersionPosition):
-        return Stop("the source has no version", "Plan again", "from")
+    assert isinstance(upper, VersionPosition), "a source of versions always has one"
     if not isinstance(recorded, VersionPosition):
         return Work(Interval(None, upper), f"reads version {upper.version}")
     if recorded.table not in ("", upper.table):
@@ -23,31 +22,36 @@ def versions_interval(table: TableSpec, watermark: HighWatermark, recorded: Posi
     if recorded.version == upper.version:
         return Idle(f"the source is unchanged, version {upper.version}", recorded)
     since = f"version {recorded.version}"
-    if upper.version < recorded.version:
-        return _again(table, upper, f"the source went back from {since} to version {upper.version}")
     if table.mode == "truncate":
         return Work(Interval(None, upper), f"reads version {upper.version}, {since} was read before")
+    if upper.version < recorded.version:
+        return _again(table, upper, f"the source went back from {since} to version {upper.version}")
     changes = watermark.changes
-    if changes is None or changes.lost:
-        return _again(table, upper, f"the changes since {since} cannot be read: {changes.lost if changes else ''}")
+    if changes is None or changes.since != recorded.version:
+        return _again(table, upper, f"the changes since {since} are lost: {watermark.begun_lost or 'not asked for'}")
+    if changes.lost:
+        return _again(table, upper, f"the changes since {since} are lost: {changes.lost}")
     if table.mode == "append" and changes.removes:
-        return _again(table, upper, f"{changes.removes} of the source removed or changed rows")
+        return _again(table, upper, f"{changes.removes} of the source removed or changed rows, which append cannot do")
     if reports_deletes(table) and not key_of(table):
-        return _again(table, upper, "which keys are gone is compared: the key has a column of columns.add")
-    return Work(Interval(recorded, upper), f"changes since {since}")
+        return _again(table, upper, "the key has a column of columns.add, so that changes do not show which are gone")
+    feed = ", from its change data feed" if changes.reads_feed else ""
+    return Work(Interval(recorded, upper), f"changes since {since}{feed}")
 
 
 def _anew(table: TableSpec, upper: VersionPosition) -> Finding:
     reason = "the source was dropped and created again"
     if table.mode == "truncate":
         return Work(Interval(None, upper), reason)
-    return Stop(reason, f"Read it from its beginning with --full-refresh {table.id}", "from")
+    return Stop(
+        f"{reason}: its versions begin again", f"Read it from its beginning with --full-refresh {table.id}", "from"
+    )
 
 
 def _again(table: TableSpec, upper: VersionPosition, reason: str) -> Finding:
     if table.mode == "append":
-        way = f"Replace the content with --full-refresh {table.id}"
-        return Stop(f"{reason}: append cannot take that back", f"{way}, or use mode merge", "mode")
+        way = f"Replace the target's content with --full-refresh {table.id}"
+        return Stop(reason, f"{way}, or use mode: merge", "mode")
     return Work(Interval(None, upper), f"reads everything again: {reason}")
 
 

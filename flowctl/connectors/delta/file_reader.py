@@ -48,10 +48,10 @@ class DataFile:
 def data_file(location: TableLocation, file: Action, partition_by: Iterable[str]) -> DataFile:
     """The file of an ``add``, of a table partitioned by the columns that its files know as ``partition_by``."""
     values = {name: file["partitionValues"].get(name) for name in partition_by}
-    return DataFile(file["path"], partial(_hidden_rows, location, file), values)
+    return DataFile(file["path"], partial(read_hidden, location, file), values)
 
 
-def _hidden_rows(location: TableLocation, file: Action) -> BitMap64:
+def read_hidden(location: TableLocation, file: Action) -> BitMap64:
     from pyroaring import BitMap64
 
     descriptor = file.get("deletionVector")
@@ -76,6 +76,10 @@ class FileReader:
         if other := [one.name for one in columns if one.name not in names and one.name.lower() in folded]:
             raise Unreadable(f"column {other[0]} has different capitalization in a file")
 
+    def ids(self) -> dict[tuple[str, ...], int | None]:
+        """The ids of the file's fields, None for one without, by their path of names. A list's items have its path."""
+        return dict(_ids_of(self.parquet.schema_arrow, ()))
+
     def batches(self, columns: Sequence[Column], rows: int, group: int | None = None) -> Iterator[pa.RecordBatch]:
         """``columns`` in their order, up to ``rows`` rows at a time."""
         import pyarrow as pa
@@ -94,6 +98,19 @@ class FileReader:
         if field.name in batch.schema.names:
             return batch.column(field.name).cast(field.type)
         return pa.nulls(batch.num_rows, field.type)
+
+
+def _ids_of(fields: Iterable[pa.Field], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int | None]]:
+    import pyarrow as pa
+
+    for field in fields:
+        here, number = (*path, field.name), (field.metadata or {}).get(b"PARQUET:field_id")
+        yield here, None if number is None else int(number)
+        kind = field.type
+        while pa.types.is_list(kind):
+            kind = kind.value_type
+        if pa.types.is_struct(kind):
+            yield from _ids_of(kind, here)
 
 
 def partition_value(text: str | None, kind: DataType) -> pa.Scalar:

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.delta import actions, features
 from flowctl.connectors.delta.location import TableLocation, location_of
+from flowctl.connectors.delta.part import Part
 from flowctl.connectors.delta.scan import Scan
 from flowctl.connectors.delta.table import OpenTable, at_once, open_table, open_version
-from flowctl.connectors.delta.types import Action
-from flowctl.connectors.delta.version_difference import MOST_BYTES, Difference, changed_files, other_types
+from flowctl.connectors.delta.version_changes import changes_since, count_rows, range_between, why_unreadable
 from flowctl.connectors.source import (
     DELETED_COLUMN,
+    PLACE_COLUMN,
     Capture,
     HighWatermark,
     LandedSource,
     Missing,
     ReadRequest,
     Relation,
-    VersionChanges,
     WatermarkRequest,
 )
-from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
 from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
@@ -40,6 +40,8 @@ from flowctl.storage.options import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_PINNED = re.compile(r"@v(\d+)$")
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class DeltaSource(LandedSource):
         yield DeltaCapture(self._location(relation), info)
 
     def _info(self, relation: Relation) -> TableInfo | None:
-        table = open_table(self._location(relation), hint="Correct `from`, or `path` of the connection")
+        table = self._table(relation)
         if table is None:
             return None
         assert relation.object is not None
@@ -97,14 +99,30 @@ class DeltaSource(LandedSource):
             },
         )
 
+    def _table(self, relation: Relation) -> OpenTable | None:
+        newest = open_table(self._location(relation), hint="Correct `from`, or `path` of the connection")
+        version = _pinned(relation)
+        return newest if newest is None or version is None else open_version(newest.location, version)
+
     def _watermark(self, request: WatermarkRequest) -> HighWatermark:
-        info, since = request.info, request.since
-        assert info.version is not None
-        upper = VersionPosition(info.version, info.identity)
-        changes = None
-        if since is not None and since.table in ("", upper.table) and since.version < upper.version:
-            changes = _changes(self._location(request.relation), since.version, upper.version, net=request.net)
-        return HighWatermark(upper, info.rows, dt.datetime.now(dt.UTC), changes=changes)
+        """Reads the log for changes, and rows only to count some that have to be compared."""
+        info, since, begun = request.info, request.since, request.begun
+        assert info.version is not None and request.changes is not None
+        location, upper = self._location(request.relation), VersionPosition(info.version, info.identity)
+        changes, lost, net = None, "", request.changes.net
+        if _is_before(since, upper) or (begun is not None and _is_before(begun.upper, upper)):
+            newest = open_version(location, upper.version)
+            if since is not None and _is_before(since, upper):
+                changes = changes_since(location, since.version, newest, request.changes, request.estimate)
+            if begun is not None and isinstance(begun.upper, VersionPosition) and _is_before(begun.upper, upper):
+                lower = begun.lower.version if isinstance(begun.lower, VersionPosition) else None
+                lost = why_unreadable(location, lower, begun.upper.version, newest, net=net)
+        clock = dt.datetime.now(dt.UTC)
+        rows = info.rows
+        if request.estimate == "count" and rows.value is None:
+            table = open_version(location, upper.version)
+            rows = count_rows(table, table.files, reads_footers=True)
+        return HighWatermark(upper, rows, clock, changes=changes, begun_lost=lost)
 
     def _location(self, relation: Relation) -> TableLocation:
         return location_of(self.root, ObjectName((_path(relation),)), self.storage)
@@ -129,7 +147,7 @@ class DeltaCapture(Capture):
     location: TableLocation
     info: TableInfo
     _version: int = field(init=False)
-    own_columns: tuple[Column, ...] = (Column(DELETED_COLUMN, types.BOOL),)
+    own_columns: tuple[Column, ...] = (Column(PLACE_COLUMN, types.INT64), Column(DELETED_COLUMN, types.BOOL))
 
     def __post_init__(self) -> None:
         assert self.info.version is not None
@@ -150,83 +168,69 @@ class DeltaCapture(Capture):
             self._version = request.interval.upper.version
         own = {column.name for column in self.own_columns}
         columns = tuple(column for column in request.columns if column.name not in own)
-        for batch, is_deleted in self._rows(request, Scan(self._open(self._version), columns)):
-            yield _with_deletion(batch, request.columns, is_deleted=is_deleted)
+        for part in self._parts(request, columns):
+            yield _with_own(part, request.columns)
 
-    def _rows(self, request: ReadRequest, scan: Scan) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Each batch with whether its rows are deleted."""
-        lower = request.interval.lower if request.interval is not None else None
-        if not isinstance(lower, VersionPosition):
-            yield from ((batch, False) for batch in scan.rows(scan.table.files))
-            return
-        difference = Difference(scan, changed_files(self._open(lower.version), scan.table))
-        if request.net:
-            yield from difference.net_rows(request.key)
+    def _parts(self, request: ReadRequest, columns: tuple[Column, ...]) -> Iterator[Part]:
+        table, lower = self._open(self._version), request.interval.lower if request.interval is not None else None
+        if isinstance(lower, VersionPosition):
+            found = range_between(self.location, lower.version, table)
+            self._require_same(found.lower)
+            yield from found.parts(columns, request)
         else:
-            yield from ((batch, False) for batch in difference.added_rows())
+            yield from map(Part, Scan(table, columns).rows(table.files))
 
     def _open(self, version: int) -> OpenTable:
         table = open_version(self.location, version)
+        self._require_same(table)
+        return table
+
+    def _require_same(self, table: OpenTable) -> None:
         if table.identity != self.info.identity:
             raise StoppedByPolicy(
                 f"{self.location.url} was dropped and created again since the plan was made", hint="Plan again"
             )
-        return table
 
 
 def _path(relation: Relation) -> str:
     assert relation.object is not None, "a Delta table has no queries"
-    return relation.object.parts[-1]
+    return _PINNED.sub("", relation.object.parts[-1])
 
 
-def _with_deletion(batch: pa.RecordBatch, columns: Sequence[Column], *, is_deleted: bool) -> pa.RecordBatch:
+def _pinned(relation: Relation) -> int | None:
+    """The version that `from` names, as Delta writes one: ``orders@v12``."""
+    assert relation.object is not None, "a Delta table has no queries"
+    named = _PINNED.search(relation.object.parts[-1])
+    return int(named[1]) if named else None
+
+
+def _is_before(position: object, upper: VersionPosition) -> bool:
+    return isinstance(position, VersionPosition) and (
+        position.table in ("", upper.table) and position.version < upper.version
+    )
+
+
+def _with_own(part: Part, columns: Sequence[Column]) -> pa.RecordBatch:
     import pyarrow as pa
 
-    values = [
-        pa.repeat(is_deleted, batch.num_rows) if column.name == DELETED_COLUMN else batch.column(column.name)
-        for column in columns
-    ]
+    count = part.rows.num_rows
+    own = {
+        DELETED_COLUMN: lambda: pa.repeat(part.is_deleted, count),
+        PLACE_COLUMN: lambda: pa.nulls(count, pa.int64()) if part.versions is None else part.versions,
+    }
+    values = [own[one.name]() if one.name in own else part.rows.column(one.name) for one in columns]
     return pa.RecordBatch.from_arrays(values, schema=arrow_schema(columns))
 
 
-def _changes(location: TableLocation, since: int, upper: int, *, net: bool) -> VersionChanges:
-    try:
-        lower, now = open_version(location, since), open_version(location, upper)
-        files = changed_files(lower, now)
-    except TableError as error:
-        return VersionChanges(lost=error.message)
-    if column := other_types(lower, now):
-        return VersionChanges(lost=f"column {column} had another type in version {since}")
-    if net and files.removed:
-        if files.size > MOST_BYTES:
-            return VersionChanges(lost=f"the files that changed since version {since} are larger than 256 MiB")
-        if gone := _first_missing(location, files.removed):
-            return VersionChanges(lost=f"{gone}, which version {since} had, was deleted (vacuum)")
-    rows = [actions.known_rows(file) for file in files.added]
-    counted = sum(count - actions.hidden_rows(file) for count, file in zip(rows, files.added, strict=True) if count)
-    size = sum(file["size"] for file in files.added)
-    estimate = RowEstimate(bytes=size) if None in rows else RowEstimate(counted, "stats", size)
-    return VersionChanges(estimate, removes=files.rewrites)
-
-
-def _first_missing(location: TableLocation, files: Sequence[Action]) -> str:
-    """The path of the first file that no longer exists; empty if all do."""
-    system = location.file_system()
-    there = at_once(
-        lambda path: system.exists(f"{location.url}/{unquote(path)}"), {one["path"]: one["path"] for one in files}
-    )
-    return next((path for path, exists in there.items() if not exists), "")
-
-
 def _rows(table: OpenTable) -> RowEstimate:
-    """From the files' statistics, without the rows that deletion vectors hide."""
+    """From the files' statistics, which are exact, without the rows that deletion vectors hide."""
     found = table.handle.get_add_actions(flatten=True)
     size, counts = sum(found["size_bytes"].to_pylist()), found["num_records"].to_pylist()
     if None in counts:
         return RowEstimate(bytes=size)
     has_vectors = features.DELETION_VECTORS in table.protocol.get("readerFeatures", ())
     hidden = sum(map(actions.hidden_rows, table.files)) if has_vectors else 0
-    return RowEstimate(sum(counts) - hidden, "stats", size)
+    return RowEstimate(sum(counts) - hidden, "count", size)
 
 
 #: Features of readers that this process implements.
@@ -244,7 +248,7 @@ def _refuse(info: TableInfo) -> StoppedByPolicy | None:
     if unknown := sorted({*info.extra["features"]} - _KNOWN):
         what = f"{info.object} has the Delta feature {', '.join(unknown)}, which flowctl cannot read"
         return StoppedByPolicy(what, hint="Drop the feature, or read the table as files that Spark exports")
-    if info.extra["mapping"] not in ("none", "name"):
+    if info.extra["mapping"] not in ("none", "name", "id"):
         what = f"{info.object} has column mapping by {info.extra['mapping']}, which flowctl cannot read"
         return StoppedByPolicy(what, hint="Use `delta.columnMapping.mode = name`")
     for name in info.extra["partition_by"]:

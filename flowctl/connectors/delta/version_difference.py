@@ -1,75 +1,66 @@
 """What changed between two versions of a table, by their files: the rows of added files, less those of removed ones.
 
-Files that both versions have are not read. A commit that only wrote rows into other files (``dataChange`` is false,
-as OPTIMIZE writes it) is left out where it stands alone; mixed with others, its rows cancel each other out.
+Files that both versions have are not read. A commit that only wrote rows into other files is left out where it stands
+alone; mixed with others, its rows cancel each other out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.delta.log import commit_info, identity, read_entry
+from flowctl.connectors.delta.log import identity
+from flowctl.connectors.delta.log_range import LogCommit
+from flowctl.connectors.delta.part import Part
 from flowctl.connectors.delta.scan import Scan
 from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.delta.types import Action
-from flowctl.errors import StoppedByPolicy, TableError
-from flowctl.model import types
+from flowctl.errors import StoppedByPolicy
 from flowctl.model.table_info import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Bytes of files whose rows this process holds to compare them.
-MOST_BYTES = 256 << 20
 _SIGN, _AT = "_flowctl_sign", "_flowctl_at"
 
 
 @dataclass(frozen=True)
 class ChangedFiles:
-    """``removed`` and ``added`` are ``add`` actions of the older and of the newer version. ``rewrites`` names the first
-    commit in between that removed rows; empty if all only added rows."""
+    """``removed`` and ``added`` are ``add`` actions of the older and of the newer version; ``versions`` are those that
+    added the latter, in the same order."""
 
     removed: tuple[Action, ...]
     added: tuple[Action, ...]
-    rewrites: str
+    versions: tuple[int, ...]
 
     @property
     def size(self) -> int:
         return sum(file["size"] for file in (*self.removed, *self.added))
 
 
-def changed_files(lower: OpenTable, upper: OpenTable) -> ChangedFiles:
-    """:class:`TableError` if a log entry in between no longer exists."""
+def changed_files(lower: OpenTable, upper: OpenTable, commits: Sequence[LogCommit]) -> ChangedFiles:
+    """``commits`` are those between the two."""
     before = {identity(file): file for file in lower.files}
     after = {identity(file): file for file in upper.files}
     removed = {key: file for key, file in before.items() if key not in after}
     added = {key: file for key, file in after.items() if key not in before}
-    rewrites = ""
-    for version in range(lower.version + 1, upper.version + 1):
-        actions = _entry(upper, version)
-        gone = [action["remove"] for action in actions if "remove" in action]
-        new = [action["add"] for action in actions if "add" in action]
-        if any(file.get("dataChange", True) for file in gone):
-            operation = commit_info(actions).get("operation", "")
-            rewrites = rewrites or f"version {version}{f' ({operation})' if operation else ''}"
-        if any(file.get("dataChange", True) for file in (*gone, *new)):
-            continue
-        old_keys, new_keys = [identity(file) for file in gone], [identity(file) for file in new]
+    for commit in commits:
+        old, new = map(identity, commit.moved_from), map(identity, commit.moved_to)
+        old_keys, new_keys = list(old), list(new)
         if all(key in removed for key in old_keys) and all(key in added for key in new_keys):
             removed = {key: file for key, file in removed.items() if key not in old_keys}
             added = {key: file for key, file in added.items() if key not in new_keys}
-    return ChangedFiles(tuple(removed.values()), tuple(added.values()), rewrites)
+    written = _versions(commits)
+    in_order = sorted(added, key=lambda key: written[key])
+    return ChangedFiles(
+        tuple(removed.values()), tuple(added[key] for key in in_order), tuple(written[key] for key in in_order)
+    )
 
 
-def _entry(table: OpenTable, version: int) -> list[Action]:
-    try:
-        return read_entry(table.location, version)
-    except FileNotFoundError as error:
-        what = f"{table.location.url}: the log no longer has version {version}"
-        raise TableError(what, hint="Read the table again with --full-refresh") from error
+def _versions(commits: Sequence[LogCommit]) -> Mapping[tuple[str, str], int]:
+    return {identity(file): commit.version for commit in commits for file in (*commit.added, *commit.moved_to)}
 
 
 @dataclass(frozen=True)
@@ -79,60 +70,78 @@ class Difference:
     scan: Scan
     files: ChangedFiles
 
-    def added_rows(self) -> Iterator[pa.RecordBatch]:
+    def added_rows(self) -> Iterator[Part]:
         """All rows of added files, those that were only moved to them included."""
-        return self.scan.rows(self.files.added)
+        import pyarrow as pa
 
-    def net_rows(self, key: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, bool]]:
+        for file, version in zip(self.files.added, self.files.versions, strict=True):
+            for batch in self.scan.rows([file]):
+                yield Part(batch, versions=pa.repeat(pa.scalar(version, pa.int64()), batch.num_rows))
+
+    def net_rows(self, key: Sequence[str]) -> Iterator[Part]:
         """New rows, each as often as there are more of it than before; and, if there is a ``key``, one row of each key
         that has none any more, with True. Without one, :class:`StoppedByPolicy` if any row is gone."""
         if not self.files.removed:
-            yield from ((batch, False) for batch in self.added_rows())
+            yield from self.added_rows()
             return
-        scan = self.scan
-        missing = [name for name in key if name not in {column.name for column in scan.columns}]
-        if missing:  # a deletion is found by the key
-            scan = replace(scan, columns=(*scan.columns, *_columns(scan.table, missing)))
-        rows, comparable = _table(scan, self.files)
+        wider = replace(self, scan=with_key(self.scan, key))
+        columns = wider.scan.columns
+        rows, versions, comparable = wider._all_rows()
         if not len(rows):
             return
         new, gone = _compare(comparable)
         names = [column.name for column in self.scan.columns]
         if len(new):
-            yield from ((batch, False) for batch in rows.take(new).select(names).to_batches())
+            yield from _parts(rows.take(new).select(names), versions.take(new))
         if len(gone) and not key:
             raise StoppedByPolicy(
                 f"rows of {self.scan.table.location.url} were removed or changed: they cannot be appended",
                 hint="Read all again with --full-refresh",
             )
         if len(gone):
-            deleted = _without_living(comparable, gone, [_name(scan.columns, name) for name in key])
-            yield from ((batch, True) for batch in rows.take(deleted).select(names).to_batches())
+            deleted = _without_living(comparable, gone, [_name(columns, name) for name in key])
+            yield from (Part(batch, is_deleted=True) for batch in rows.take(deleted).select(names).to_batches())
+
+    def _all_rows(self) -> tuple[pa.Table, pa.ChunkedArray, pa.Table]:
+        """All rows, the versions that added them (null for removed ones), and the rows in columns that compare exactly,
+        named by their numbers, with :data:`_SIGN` 1 for rows of added files and -1 for those of removed ones, and the
+        row's number :data:`_AT`."""
+        import pyarrow as pa
+
+        schema, parts = arrow_schema(self.scan.columns), list(self.added_rows())
+        added = pa.Table.from_batches([part.rows for part in parts], schema)
+        removed = pa.Table.from_batches(self.scan.rows(self.files.removed), schema)
+        rows = pa.concat_tables([added, removed]).combine_chunks()
+        one = pa.scalar(1, pa.int64())
+        signs = pa.concat_arrays([pa.repeat(one, len(added)), pa.repeat(pa.scalar(-1, pa.int64()), len(removed))])
+        versions = [part.versions for part in parts if part.versions is not None]
+        values = {str(at): exact(rows.column(at)) for at in range(rows.num_columns)}
+        return (
+            rows,
+            pa.chunked_array([*versions, pa.nulls(len(removed), pa.int64())], pa.int64()),
+            pa.table({**values, _SIGN: signs, _AT: pa.arange(0, len(rows))}),
+        )
 
 
-def _columns(table: OpenTable, names: Sequence[str]) -> tuple[Column, ...]:
-    return tuple(column for column in table.columns if column.name in names)
+def with_key(scan: Scan, key: Sequence[str]) -> Scan:
+    """A deletion is found by the key, even if its columns are not read."""
+    there = {column.name for column in scan.columns}
+    missing = tuple(column for column in scan.table.columns if column.name in key and column.name not in there)
+    return replace(scan, columns=(*scan.columns, *missing))
+
+
+def _parts(rows: pa.Table, versions: pa.ChunkedArray) -> Iterator[Part]:
+    import pyarrow as pa
+
+    (batch,) = rows.combine_chunks().to_batches()
+    yield Part(batch, versions=pa.concat_arrays(versions.chunks))
 
 
 def _name(columns: Sequence[Column], name: str) -> str:
     return str(next(at for at, column in enumerate(columns) if column.name == name))
 
 
-def _table(scan: Scan, files: ChangedFiles) -> tuple[pa.Table, pa.Table]:
-    """All rows, and the same in columns that compare exactly, named by their numbers, with :data:`_SIGN` 1 for rows of
-    added files and -1 for those of removed ones, and the row's number :data:`_AT`."""
-    import pyarrow as pa
-
-    schema = arrow_schema(scan.columns)
-    added = pa.Table.from_batches(scan.rows(files.added), schema)
-    removed = pa.Table.from_batches(scan.rows(files.removed), schema)
-    rows = pa.concat_tables([added, removed]).combine_chunks()
-    signs = pa.concat_arrays([pa.repeat(pa.scalar(1, pa.int64()), len(added)), pa.repeat(-1, len(removed))])
-    values = {str(at): _exact(rows.column(at)) for at in range(rows.num_columns)}
-    return rows, pa.table({**values, _SIGN: signs, _AT: pa.arange(0, len(rows))})
-
-
-def _exact(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+def exact(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     """Values that are equal exactly if these are: floats by their bits, parts of columns as text."""
     import pyarrow as pa
 
@@ -165,13 +174,3 @@ def _without_living(rows: pa.Table, gone: pa.Array, key: Sequence[str]) -> pa.Ar
     dead = rows.take(gone).select([*key, _AT])
     groups = dead.join(living, keys=list(key), join_type="left anti", use_threads=False)
     return groups.group_by(list(key), use_threads=False).aggregate([(_AT, "min")])[f"{_AT}_min"].combine_chunks()
-
-
-def other_types(lower: OpenTable, upper: OpenTable) -> str:
-    """The first column whose files of the older version cannot be read as the newer one's; empty if all can."""
-    before = {column.name: column.type for column in lower.columns}
-    for column in upper.columns:
-        old = before.get(column.name, column.type)
-        if old != column.type and not types.is_wider(column.type, old):
-            return column.name
-    return ""
