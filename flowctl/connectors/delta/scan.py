@@ -105,7 +105,8 @@ class Scan:
     @cached_property
     def _here(self) -> tuple[Column, ...]:
         """``columns`` as the table has them."""
-        return tuple(_column(self.table, column) for column in self.columns)
+        there = {column.name: column for column in self.table.columns}
+        return tuple(there.get(column.name, column) for column in self.columns)
 
     @cached_property
     def _stored(self) -> tuple[Column, ...]:
@@ -133,16 +134,15 @@ class Scan:
                 raise Unreadable(f"column mapping by id, and a file has other names than the log for field {number}")
 
 
-def _column(table: OpenTable, wanted: Column) -> Column:
-    for column in table.columns:
-        if column.name == wanted.name:
-            if column.as_text:
-                raise TableError(
-                    f"column {column.name} of {table.location.url} cannot be read: {column.note}",
-                    hint=f"Leave it out with `columns: {{exclude: [{column.name}]}}`",
-                )
-            return column
-    return wanted
+def unread_column(columns: Sequence[Column], url: str) -> TableError | None:
+    """The error for the first column whose type flowctl does not have; None if there is none."""
+    for column in columns:
+        if column.as_text and column.note:
+            return TableError(
+                f"column {column.name} of {url} cannot be read: {column.note}",
+                hint=f"Leave it out with `columns: {{exclude: [{column.name}]}}`",
+            )
+    return None
 
 
 def stored_columns(schema: str) -> Mapping[str, Column]:

@@ -15,7 +15,7 @@ from flowctl.connectors.base import Capabilities
 from flowctl.connectors.delta import actions, features
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.part import Part
-from flowctl.connectors.delta.scan import Scan
+from flowctl.connectors.delta.scan import Scan, unread_column
 from flowctl.connectors.delta.table import OpenTable, at_once, open_table, open_version
 from flowctl.connectors.delta.version_changes import changes_since, count_rows, range_between, why_unreadable
 from flowctl.connectors.source import (
@@ -109,6 +109,8 @@ class DeltaSource(LandedSource):
         info, since, begun = request.info, request.since, request.begun
         assert info.version is not None and request.changes is not None
         location, upper = self._location(request.relation), VersionPosition(info.version, info.identity)
+        if failure := unread_column(request.changes.columns, location.url):
+            return HighWatermark(upper, info.rows, failure=failure)
         changes, lost, net = None, "", request.changes.net
         if _is_before(since, upper) or (begun is not None and _is_before(begun.upper, upper)):
             newest = open_version(location, upper.version)
