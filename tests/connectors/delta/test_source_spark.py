@@ -4,7 +4,7 @@ feed and its own calendars."""
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,10 +81,11 @@ def test_column_mapping(source: Any, orders: Table, mode: str) -> None:
 @pytest.mark.parametrize("on", ["true", "false"])
 def test_every_type_by_value(source: Any, orders: Table, on: str) -> None:
     orders.run(
-        "CREATE TABLE @t (b BOOLEAN, y TINYINT, s SMALLINT, i INT, l BIGINT, f FLOAT, d DOUBLE, n DECIMAL(38, 18), t STRING,"
-        f" r BINARY, a DATE, z TIMESTAMP, w TIMESTAMP_NTZ) USING delta TBLPROPERTIES ({VECTORS.format(on=on)})",
-        "INSERT INTO @t VALUES (true, -128Y, 1S, 2, 3L, 0.5F, double('NaN'), 1.000000000000000001, '', X'00FF', DATE'0001-01-01',"
-        " TIMESTAMP'1582-10-04 12:00:00.000001Z', TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'),"
+        "CREATE TABLE @t (b BOOLEAN, y TINYINT, s SMALLINT, i INT, l BIGINT, f FLOAT, d DOUBLE, n DECIMAL(38, 18),"
+        " t STRING, r BINARY, a DATE, z TIMESTAMP, w TIMESTAMP_NTZ)"
+        f" USING delta TBLPROPERTIES ({VECTORS.format(on=on)})",
+        "INSERT INTO @t VALUES (true, -128Y, 1S, 2, 3L, 0.5F, double('NaN'), 1.000000000000000001, '', X'00FF',"
+        " DATE'0001-01-01', TIMESTAMP'1582-10-04 12:00:00.000001Z', TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'),"
         " (null, null, null, null, null, null, null, null, null, null, null, null, null)",
     )
     ((*numbers, nan, n, t, r, a, z, w), empty) = sorted(values(source), key=lambda row: row[0] is None)
@@ -140,7 +141,7 @@ def test_changes_lead_from_any_version_to_any_later_one(
     orders.run(*STATEMENTS)
     info = describe(source, ORDERS)
     assert info.version is not None and info.version > 8
-    contents = [content(source, info.identity, version, info.columns) for version in range(1, info.version + 1)]
+    contents = [content(source, info.identity, version) for version in range(1, info.version + 1)]
     assert sorted(contents[-1].items()) == sorted((row[0], row[1:]) for row in orders.rows())
     for since in range(len(contents)):
         for upto in range(since + 1, len(contents)):
@@ -154,7 +155,7 @@ def test_changes_lead_from_any_version_to_any_later_one(
             assert now == contents[upto], f"{since + 1} to {upto + 1}"
 
 
-def content(source: Any, identity: str, version: int, columns: Sequence[Column]) -> dict[int, Any]:
+def content(source: Any, identity: str, version: int) -> dict[int, Any]:
     found = captured_rows(source, ORDERS, interval=Interval(None, VersionPosition(version, identity)))
     return {row["id"]: (row["note"], row["part"]) for row in found}
 
