@@ -29,7 +29,7 @@ from flowctl.connectors.source import (
     Relation,
     WatermarkRequest,
 )
-from flowctl.errors import StoppedByPolicy
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
@@ -109,7 +109,7 @@ class DeltaSource(LandedSource):
         info, since, begun = request.info, request.since, request.begun
         assert info.version is not None and request.changes is not None
         location, upper = self._location(request.relation), VersionPosition(info.version, info.identity)
-        if failure := unread_column(request.changes.columns, location.url):
+        if failure := unread_column(request.changes.columns, location.url) or self._pin_failure(request.relation):
             return HighWatermark(upper, info.rows, failure=failure)
         changes, lost, net = None, "", request.changes.net
         if _is_before(since, upper) or (begun is not None and _is_before(begun.upper, upper)):
@@ -125,6 +125,19 @@ class DeltaSource(LandedSource):
             table = open_version(location, upper.version)
             rows = count_rows(table, table.files, reads_footers=True)
         return HighWatermark(upper, rows, clock, changes=changes, begun_lost=lost)
+
+    def _pin_failure(self, relation: Relation) -> TableError | None:
+        """Why the version that `from` names can no longer be read; None if it can, or none is named."""
+        version = _pinned(relation)
+        newest = open_table(self._location(relation)) if version is not None else None
+        if version is None or newest is None:
+            return None
+        why = why_unreadable(newest.location, None, version, newest, net=False)
+        if not why:
+            return None
+        return TableError(
+            f"version {version} of {newest.location.url} cannot be read: {why}", hint="Choose a later version"
+        )
 
     def _location(self, relation: Relation) -> TableLocation:
         return location_of(self.root, ObjectName((_path(relation),)), self.storage)

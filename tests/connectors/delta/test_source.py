@@ -165,6 +165,18 @@ def test_one_version_stays_what_it_was(source: Any, path: str) -> None:
         source.describe([table("sales/orders@v7")])
 
 
+def test_an_older_version_whose_files_are_gone(source: Any, path: str) -> None:
+    put(path, (1, "a"), (2, "b"))
+    delete(path, "id = 1")
+    vacuum(path)
+    pinned = table("sales/orders@v0")
+    info = describe(source, pinned)
+    request = WatermarkRequest(pinned, info, changes=ReadRequest(info.columns))
+    failure = source.high_watermarks({"orders": request})["orders"].failure
+    assert failure is not None and failure.message.startswith("version 0 of ")
+    assert failure.message.endswith("was deleted (VACUUM)") and failure.hint == "Choose a later version"
+
+
 def test_a_version_from_before_a_column(source: Any, path: str) -> None:
     put(path, (1, "a"))
     more = pa.table({"id": pa.array([2], pa.int64()), "note": ["b"], "more": [True]})
