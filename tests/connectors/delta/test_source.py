@@ -14,12 +14,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from flowctl.connectors.delta.types import refused_name
 from flowctl.connectors.source import DELETED_COLUMN, PLACE_COLUMN, HighWatermark, ReadRequest, WatermarkRequest
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column, Estimate, ObjectName, RowEstimate
+from tests.connectors.hostile import TEXTS, VALUES
 from tests.connectors.reading import Collected, captured_rows, describe, opened, table
 
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -103,7 +105,7 @@ def watermark(
     return found
 
 
-VALUES: Mapping[str, pa.Array] = {
+TYPES: Mapping[str, pa.Array] = {
     "bool": pa.array([True, None]),
     "byte": pa.array([-128, None], pa.int8()),
     "short": pa.array([32767, None], pa.int16()),
@@ -123,9 +125,9 @@ VALUES: Mapping[str, pa.Array] = {
 
 
 def test_every_type_by_value(source: Any, path: str) -> None:
-    write_deltalake(path, pa.table(dict(VALUES)))
+    write_deltalake(path, pa.table(dict(TYPES)))
     found = captured_rows(source, ORDERS)
-    assert [list(row.values()) for row in found] == [list(row.values()) for row in pa.table(dict(VALUES)).to_pylist()]
+    assert [list(row.values()) for row in found] == [list(row.values()) for row in pa.table(dict(TYPES)).to_pylist()]
     assert describe(source, ORDERS).rows == RowEstimate(
         2, "count", DeltaTable(path).get_add_actions().column(1)[0].as_py()
     )
@@ -149,6 +151,18 @@ def test_values_of_partitions(source: Any, path: str, values: pa.Array) -> None:
     write_deltalake(path, pa.table({"id": [1, 2, 3], "part": values}), partition_by=["part"])
     found = {row["id"]: row["part"] for row in captured_rows(source, ORDERS)}
     assert found == {id: value or (None if value == "" else value) for id, value in enumerate(values.to_pylist(), 1)}
+
+
+def test_hostile_names_and_values(source: Any, path: str) -> None:
+    names = [name for label, name in TEXTS.items() if refused_name(name) is None and label != "upper case"]
+    columns = pa.table({name: [f"{name} of a row"] for name in names})
+    write_deltalake(path, columns)
+    assert captured_rows(source, ORDERS) == columns.to_pylist()
+    parts = [value for value in VALUES.values() if "\x00" not in value and len(value.encode()) < 64]
+    write_deltalake(f"{path}_2", pa.table({"part": parts, "value": parts}), partition_by=["part"])
+    found = captured_rows(source, table("sales/orders_2"))
+    assert sorted(row["value"] for row in found) == sorted(parts)
+    assert all(row["part"] == (row["value"] or None) for row in found)
 
 
 def test_one_version_stays_what_it_was(source: Any, path: str) -> None:
