@@ -47,7 +47,7 @@ def find(
     if positions == "offsets":
         return offsets_interval(table, watermark, recorded, spec_path)
     if positions == "version":
-        return versions_interval(table, watermark, recorded)
+        return versions_interval(table, watermark, recorded, spec_path)
     return Work(Interval(None, NoPosition()), "always reads in full")
 
 

@@ -6,11 +6,12 @@ from flowctl.connectors.source import HighWatermark
 from flowctl.model.interval import Interval
 from flowctl.model.position import Position, VersionPosition
 from flowctl.observe.relations import key_of, reports_deletes
+from flowctl.plan.commands import state_command
 from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.spec.spec import TableSpec
 
 
-def versions_interval(table: TableSpec, watermark: HighWatermark, recorded: Position | None) -> Finding:
+def versions_interval(table: TableSpec, watermark: HighWatermark, recorded: Position | None, spec_path: str) -> Finding:
     """The changes since the recorded version; the whole table if it has none, or with truncate. merge and scd2 read
     everything again where the changes are lost, append stops."""
     upper = watermark.position
@@ -25,16 +26,22 @@ def versions_interval(table: TableSpec, watermark: HighWatermark, recorded: Posi
     if table.mode == "truncate":
         return Work(Interval(None, upper), f"reads version {upper.version}, {since} was read before")
     if upper.version < recorded.version:
-        return _again(table, upper, f"the source went back from {since} to version {upper.version}")
+        return _again(table, upper, spec_path, f"the source went back from {since} to version {upper.version}")
     changes = watermark.changes
     if changes is None or changes.since != recorded.version:
-        return _again(table, upper, f"the changes since {since} are lost: {watermark.begun_lost or 'not asked for'}")
+        return _again(
+            table, upper, spec_path, f"the changes since {since} are lost: {watermark.begun_lost or 'not asked for'}"
+        )
     if changes.lost:
-        return _again(table, upper, f"the changes since {since} are lost: {changes.lost}")
+        return _again(table, upper, spec_path, f"the changes since {since} are lost: {changes.lost}")
     if table.mode == "append" and changes.removes:
-        return _again(table, upper, f"{changes.removes} of the source removed or changed rows, which append cannot do")
+        return _again(
+            table, upper, spec_path, f"{changes.removes} of the source removed or changed rows, which append cannot do"
+        )
     if reports_deletes(table) and not key_of(table):
-        return _again(table, upper, "the key has a column of columns.add, so that changes do not show which are gone")
+        return _again(
+            table, upper, spec_path, "the key has a column of columns.add, so that changes do not show which are gone"
+        )
     feed = ", from its change data feed" if changes.reads_feed else ""
     return Work(Interval(recorded, upper), f"changes since {since}{feed}")
 
@@ -48,10 +55,13 @@ def _anew(table: TableSpec, upper: VersionPosition) -> Finding:
     )
 
 
-def _again(table: TableSpec, upper: VersionPosition, reason: str) -> Finding:
+def _again(table: TableSpec, upper: VersionPosition, spec_path: str, reason: str) -> Finding:
     if table.mode == "append":
-        way = f"Replace the target's content with --full-refresh {table.id}"
-        return Stop(reason, f"{way}, or use mode: merge", "mode")
+        way = state_command("set", spec_path, table.id, "--position", str(upper.version))
+        replacing = f"Replace the target's content with --full-refresh {table.id}"
+        return Stop(
+            reason, f"{replacing}, or continue without these changes from version {upper.version}: {way}", "mode"
+        )
     return Work(Interval(None, upper), f"reads everything again: {reason}")
 
 

@@ -137,12 +137,16 @@ def test_changes_that_are_lost(flow: Flow) -> None:
     DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False)
     words = flow.run("plan", "flow.yaml", expect=6).words
     assert "the changes since version 0 are lost" in words and "was deleted (VACUUM)" in words
-    assert "Replace the target's content with --full-refresh logged, or use mode: merge" in words
+    assert "Replace the target's content with --full-refresh logged, or continue without these changes" in words
     flow.apply(expect=6)
     assert found(flow, "merged") == [(2, "b"), (3, "c")]
     assert found(flow, "kept", "id, is_current") == [(1, 0), (2, 1), (3, 1)]
+    flow.run("state", "set", "flow.yaml", "logged", "--position", "1", "--yes", expect=0)
+    write_deltalake(path, rows((4, "d")), mode="append")
+    flow.apply()
+    assert found(flow, "logged") == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
     flow.apply("--full-refresh", "logged")
-    assert found(flow, "logged") == [(2, "b"), (3, "c")]
+    assert found(flow, "logged") == [(2, "b"), (3, "c"), (4, "d")]
     assert set(flow.actions().values()) == {"none"}
 
 

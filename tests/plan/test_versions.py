@@ -63,7 +63,10 @@ def test_append_cannot_take_back_rows():
     made = planned(APPENDED, at(4), at(7), VersionChanges(4, removes="version 5 (DELETE)"))
     assert action_of(made) == "stop"
     assert made.reason == "version 5 (DELETE) of the source removed or changed rows, which append cannot do"
-    assert made.hint == "Replace the target's content with --full-refresh orders, or use mode: merge"
+    assert made.hint == (
+        "Replace the target's content with --full-refresh orders, or continue without these changes from version 7: "
+        "`flowctl state set spec.yaml orders --position 7`"
+    )
 
 
 def test_lost_changes():

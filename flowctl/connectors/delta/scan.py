@@ -86,7 +86,7 @@ class Scan:
                     values = batch.columns
                     yield self._as_wanted(values[: len(self.columns)]), values[-1] if more else None
         except Unreadable as error:
-            hint = "Have its writer write the table again, or leave the column out with columns.exclude"
+            hint = "Write the table again with its own writer, or leave the column out with columns.exclude"
             raise TableError(error.message, hint=hint) from error
 
     def _as_wanted(self, stored: Sequence[pa.Array]) -> pa.RecordBatch:

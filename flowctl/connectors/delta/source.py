@@ -270,7 +270,7 @@ def _refuse(info: TableInfo) -> StoppedByPolicy | None:
         column = info.column(name)
         if column is not None and column.type == types.BINARY:
             what = f"{info.object} is partitioned by {name}, whose bytes the log has as text"
-            return StoppedByPolicy(what, hint="Partition it by another column")
+            return StoppedByPolicy(what, hint="Write it with another partition column")
     return None
 
 
