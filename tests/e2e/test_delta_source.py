@@ -12,10 +12,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from flowctl.crashpoints import POINTS, Point
+from flowctl.storage.options import deltalake_options
 from tests.e2e.delta_orders import FEED, SPEC, write_flow
 from tests.e2e.flows import Flow, sqlite_rows
 from tests.e2e.orders import must_be_right
 from tests.e2e.targets import KINDS, Kind, place
+from tests.services.s3 import S3Server
 
 pytestmark = pytest.mark.server
 
@@ -214,3 +216,49 @@ def test_values_of_partitions_and_types_reach_every_target(kind: Kind, flow: Flo
     assert target.rows(["id", "part"]) == [(1, "moved"), (3, None), (4, None)]
     moments = [str(at).replace("T", " ")[:26] for _, at in target.rows(["id", "at"])]
     assert moments == [f"1900-01-0{id} 01:02:03.000004" for id in (1, 3, 4)]
+
+
+ON_S3 = """
+storage:
+  s3://{bucket}:
+    {{region: "{region}", endpoint: "{endpoint}",
+      access_key: "${{secret:env:AK}}", secret_key: "${{secret:env:SK}}"}}
+"""
+
+
+@pytest.mark.full
+def test_tables_in_object_storage(flow: Flow, s3_server: S3Server, s3_bucket: str) -> None:
+    flow.env = {"AK": s3_server.access_key, "SK": s3_server.secret_key}
+    spec = SPEC.replace("path: source", f"path: s3://{s3_bucket}/lake")
+    storage = ON_S3.format(bucket=s3_bucket, region=s3_server.region, endpoint=s3_server.endpoint)
+    listed = f'{MERGED}\n  "all_${{table}}": {{from: "src:sales/*", to: "dst:all_${{table}}", mode: append}}\n'
+    flow.write(storage + spec.format(connection="{type: sqlite, path: target.db}", spark="sail") + listed)
+    url = f"s3://{s3_bucket}/lake"
+    options = deltalake_options(
+        url,
+        {
+            url: {
+                "region": s3_server.region,
+                "endpoint": s3_server.endpoint,
+                "access_key": s3_server.access_key,
+                "secret_key": s3_server.secret_key,
+            }
+        },
+    )
+    for name in ("orders", "sales/lines"):
+        write_deltalake(
+            f"{url}/{name}", rows((1, "a"), (2, "b"), (3, "c")), storage_options=options, configuration=FEED
+        )
+    flow.apply()
+    orders = DeltaTable(f"{url}/orders", storage_options=options)
+    orders.delete("id = 1")
+    orders.update({"note": "'B'"}, predicate="id = 2")
+    write_deltalake(f"{url}/sales/lines", rows((4, "d")), mode="append", storage_options=options)
+    flow.apply()
+    assert found(flow, "merged") == [(2, "B"), (3, "c")]
+    (other,) = {step["id"] for step in flow.plan()["steps"]} - {"merged"}
+    assert found(flow, f'"{other}"') == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    orders.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    orders.delete("id = 3")
+    flow.apply()
+    assert found(flow, "merged") == [(2, "B")]
