@@ -107,8 +107,10 @@ class DeltaSource(LandedSource):
     def _watermark(self, request: WatermarkRequest) -> HighWatermark:
         """Reads the log for changes, and rows only to count some that have to be compared."""
         info, since, begun = request.info, request.since, request.begun
-        assert info.version is not None and request.changes is not None
+        assert info.version is not None, "_info sets it"
         location, upper = self._location(request.relation), VersionPosition(info.version, info.identity)
+        if request.changes is None:  # nobody reads it, as for `flowctl init`
+            return HighWatermark(upper, info.rows)
         if failure := unread_column(request.changes.columns, location.url) or self._pin_failure(request.relation):
             return HighWatermark(upper, info.rows, failure=failure)
         changes, lost, net = None, "", request.changes.net
