@@ -17,6 +17,7 @@ from flowctl.connectors.delta.part import Part
 from flowctl.connectors.delta.scan import Scan
 from flowctl.connectors.delta.types import Action
 from flowctl.connectors.delta.version_difference import exact, with_key
+from flowctl.model.table_info import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +60,7 @@ class ChangeFeed:
         by_key = _key_names(key)
         last = pa.concat_tables(seen).group_by(by_key, use_threads=False).aggregate([(_AT, "max")])
         is_deleted = pc.equal(pc.bit_wise_and(last[f"{_AT}_max"], 1), 0)
-        dead = last.filter(is_deleted).rename_columns([*by_key, _AT])
+        dead = last.filter(is_deleted).select([*by_key, f"{_AT}_max"]).rename_columns([*by_key, _AT])
         for part in wider._changes():
             placed = _keyed(part, key).append_column("row", pa.arange(0, part.rows.num_rows))
             if part.is_deleted:
@@ -108,7 +109,7 @@ def _by_path(files: Iterable[Action]) -> dict[str, Action]:
     return {file["path"]: file for file in files}
 
 
-def _columns(scan: Scan, names: Sequence[str]) -> tuple:  # type: ignore[type-arg]
+def _columns(scan: Scan, names: Sequence[str]) -> tuple[Column, ...]:
     return tuple(column for column in scan.columns if column.name in names)
 
 

@@ -23,8 +23,8 @@ from flowctl.model import types
 from flowctl.model.table_info import Column, Estimate, RowEstimate
 from flowctl.storage.urls import local_path, scheme
 
-#: Bytes of files whose rows this process holds to compare them.
-MOST_BYTES = 256 << 20
+#: Bytes of files whose rows this process holds to compare them; in memory they take several times as many.
+MOST_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def changes_since(
         return VersionChanges(since, lost=f"column {column} had another type in version {since}")
     size = sum(int(file["size"]) for file in files)
     if request.net and found.removes and size > MOST_BYTES:
-        return VersionChanges(since, lost=f"the files that changed since version {since} are larger than 256 MiB")
+        return VersionChanges(since, lost=f"the files that changed since version {since} are larger than 128 MiB")
     if gone := first_missing(location, no_longer_live(upper, files)):
         return VersionChanges(since, lost=f"{gone}, a file of a version since {since}, was deleted (VACUUM)")
     if request.net and not request.key and found.removes:
