@@ -288,6 +288,7 @@ _READ = {
     "cursor": "is read by its cursor",
     "files": "reads each file once",
     "offsets": "reads the messages of a topic",
+    "version": "is read by the versions of its source",
     "upstream": "reads other tables",
     "none": "is always read in full",
 }
@@ -296,6 +297,7 @@ _POSITIONS = {
     "files": "`beginning`, JSON as in `flowctl state show --format json`, or, for `state adopt`, `now`: the "
     "existing files count as read",
     "offsets": '`beginning`, or JSON as in `flowctl state show`: `{"kind": "offsets", "offsets": {"0": 120}}`',
+    "version": '`beginning`, the number of a version, or JSON: `{"kind": "version", "version": 12}`',
     "upstream": "`full` or `beginning`",
     "none": "`full` or `beginning`",
 }

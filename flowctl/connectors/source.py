@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from flowctl.connectors.base import Capabilities
     from flowctl.model.interval import Interval
-    from flowctl.model.position import FileStamp, Position
+    from flowctl.model.position import FileStamp, Position, VersionPosition
     from flowctl.model.value import TypedValue
 
 #: An additional column of ordered frames, greater in later rows. The source chooses its type.
@@ -49,7 +49,7 @@ class SourceCapabilities:
     an order that the engine does not expose. ``refuses``: why a table cannot be read, and what to do, by its spec
     alone."""
 
-    position: Literal["cursor", "files", "offsets", "none"]
+    position: Literal["cursor", "files", "offsets", "version", "none"]
     hides_order: Callable[[str, TableSpec], bool] = lambda engine, table: False
     refuses: Callable[[TableSpec], tuple[str, str] | None] = lambda table: None
 
@@ -74,7 +74,9 @@ class WatermarkRequest:
     source's own). ``appends``: the read stops at the high watermark, and some rows at the recorded ``position`` are
     already written. ``null_rows``: rows with a null cursor are read too. ``count_writers``: count open writers, as
     nothing else protects from late commits. ``check_older``: check whether any row from ``first`` to ``position`` still
-    exists. ``start``: of a topic, where the first read begins (`earliest`, `latest`, or an RFC 3339 time)."""
+    exists. ``start``: of a topic, where the first read begins (`earliest`, `latest`, or an RFC 3339 time).
+    Of a table read by versions: ``since`` is the recorded one, ``changes`` how the changes since then would be read,
+    ``begun`` the pending interval."""
 
     relation: Relation
     info: TableInfo
@@ -91,6 +93,22 @@ class WatermarkRequest:
     first: TypedValue | None = None
     estimate: Estimate = "stats"
     start: str = ""
+    since: VersionPosition | None = None
+    changes: ReadRequest | None = None
+    begun: Interval | None = None
+
+
+@dataclass(frozen=True)
+class VersionChanges:
+    """What is known of the changes since version ``since``. ``lost`` is why they cannot be read any more, ``removes``
+    names the first commit that removed or changed rows; each empty if there is none. ``rows`` is how many are read.
+    ``reads_feed``: each change is read as the source has recorded it; otherwise versions are compared."""
+
+    since: int
+    rows: RowEstimate = RowEstimate()
+    lost: str = ""
+    removes: str = ""
+    reads_feed: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,7 +120,9 @@ class HighWatermark:
     is None and ``delay`` held rows back; ``zone`` is the source's own, if ``delay`` was applied in it; ``writers``
     counts the open transactions that have written to the relation; ``has_older`` is the result of ``check_older``.
     Of a topic: ``start`` is where a first read begins, ``oldest`` the oldest messages that still exist, ``uncommitted``
-    the number of offsets above ``position``, which a transaction that is still open holds back."""
+    the number of offsets above ``position``, which a transaction that is still open holds back.
+    Of a table read by versions: ``changes`` since the request's version; None if it had none, or is the same.
+    ``begun_lost`` is why its pending interval can no longer be read; empty if it can."""
 
     position: Position | None
     rows: RowEstimate
@@ -117,6 +137,8 @@ class HighWatermark:
     start: Position | None = None
     oldest: Position | None = None
     uncommitted: int = 0
+    changes: VersionChanges | None = None
+    begun_lost: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,12 +152,17 @@ class Missing:
 @dataclass(frozen=True)
 class ReadRequest:
     """One pass over a relation: these columns (source names, with the types to deliver), this interval (None: all).
-    ``above``: exclude the rows at its lower bound. ``masked``: columns of which only the mask is needed."""
+    ``above``: exclude the rows at its lower bound. ``masked``: columns of which only the mask is needed.
+    Of an interval of versions: ``net``: rows that are as before are left out, and one row of each ``key`` (names in the
+    source) that is gone has :data:`DELETED_COLUMN`. Without a key, a row that is gone is an error; without ``net``,
+    rows that are as before may be read too."""
 
     columns: tuple[Column, ...]
     interval: Interval | None = None
     above: bool = False
     masked: frozenset[str] = frozenset()
+    net: bool = False
+    key: tuple[str, ...] = ()
 
 
 class Source(ABC):

@@ -45,7 +45,7 @@ Answers = Mapping[str, HighWatermark]
 class Setting:
     """What holds for all tables: how the source shows its position, and why the target refuses a column's name."""
 
-    position: Literal["cursor", "files", "offsets", "none"]
+    position: Literal["cursor", "files", "offsets", "version", "none"]
     refuses_name: Callable[[str], str | None] = lambda name: None
 
 
@@ -95,6 +95,9 @@ def _without(table: Surveyed, names: Sequence[str]) -> Surveyed:
 def _decide_mode(id: str, table: Surveyed, info: TableInfo, answers: Answers, setting: Setting) -> Decision:
     if setting.position == "files":
         return _of_files(id, table)
+    if setting.position == "version":
+        ask = "mode merge with a key, or append if rows are only added, reads only what has changed"
+        return Decision(id, table.object, "truncate", "no key; replaced with each new version", decide=(ask,))
     key, about_key = _key(table, answers)
     cursor = next(_usable(table, answers, _is_updated), None)
     if key and cursor:

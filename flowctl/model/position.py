@@ -79,9 +79,11 @@ class FileLogPosition:
 
 @dataclass(frozen=True)
 class VersionPosition:
-    """A table format's own version number (Delta, Iceberg)."""
+    """A table format's own version number (Delta, Iceberg). ``table`` is the table's own id: a number means nothing for
+    another table. Empty: unknown, as after `flowctl state set`."""
 
     version: int
+    table: str = ""
 
 
 @dataclass(frozen=True)
@@ -165,8 +167,8 @@ def to_json(position: Position) -> dict[str, Any]:
             return {"kind": "files", "files": codec.to_json(files)}
         case FileLogPosition(entry, count):
             return {"kind": "files", "log": entry, "count": count}
-        case VersionPosition(version):
-            return {"kind": "version", "version": version}
+        case VersionPosition(version, table):
+            return {"kind": "version", "version": version, **({"table": table} if table else {})}
         case UpstreamPosition(sequences):
             return {"kind": "upstream", "sequences": dict(sequences)}
         case LsnPosition():
@@ -192,7 +194,7 @@ def from_json(document: Mapping[str, Any]) -> Position:
         case "files":
             return codec.from_json(FilesPosition, document)
         case "version":
-            return VersionPosition(document["version"])
+            return VersionPosition(document["version"], document.get("table", ""))
         case "upstream":
             return UpstreamPosition(tuple(sorted(document["sequences"].items())))
         case "lsn":

@@ -26,7 +26,7 @@ from flowctl.observe.letters import with_letters
 from flowctl.observe.lower_bound import read_from, retyped
 from flowctl.observe.metadata import with_metadata
 from flowctl.observe.ranges import range_of
-from flowctl.observe.relations import relation
+from flowctl.observe.relations import relation, without_cursor
 from flowctl.observe.streams import former_streams, recorded_streams, stream_source, with_info
 from flowctl.observe.world import Observed, PositionKind, World
 from flowctl.resolve.places import owner_name, sidecars_of
@@ -37,7 +37,6 @@ from flowctl.spec.spec import (
     Spec,
     SqlSource,
     TableSpec,
-    TopicSource,
     stream_of,
 )
 from flowctl.state.document import StateDocument, TableState
@@ -244,12 +243,10 @@ class _Look:
     def _watermark_request(self, table: TableSpec, read: Relation, info: TableInfo) -> WatermarkRequest:
         cursor = table.cursor
         column = info.column(cursor.column) if cursor else None
-        if cursor is None or column is None:
-            given = table.source.start if isinstance(table.source, TopicSource) else ""
-            start = given if isinstance(given, str) else ""
-            delay = cursor.delay if cursor else None
-            return WatermarkRequest(read, info, column, delay=delay, estimate=self.estimate, start=start)
         recorded = None if table.id in self.resolved.full_refresh else _continues_from(self.state.table(table.id))
+        if cursor is None or column is None:
+            request = WatermarkRequest(read, info, column, estimate=self.estimate)
+            return without_cursor(table, request, self.state.table(table.id), recorded)
         lower = position = first = upper = None
         appends = table.mode == "append"
         try:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import assert_never
 
-from flowctl.connectors.source import Relation
-from flowctl.model.table_info import ObjectName
-from flowctl.spec.spec import ObjectSource, QuerySource, SqlSource, TableSpec, TopicSource
+from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
+from flowctl.model.interval import Interval
+from flowctl.model.position import Position, VersionPosition
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.spec.spec import (
+    DetectFlag,
+    DetectMissingKeys,
+    ObjectSource,
+    QuerySource,
+    SqlSource,
+    TableSpec,
+    TopicSource,
+)
+from flowctl.state.document import TableState
 
 
 def relation(table: TableSpec) -> Relation:
     """Raises ``ValueError`` for a SQL table: it reads other tables of the flow."""
     match table.source:
         case TopicSource(_, parts):
-            return Relation(ObjectName(parts), None, table.where, table.format, _key(table))
+            return Relation(ObjectName(parts), None, table.where, table.format, key_of(table))
         case ObjectSource(_, parts):
             return Relation(ObjectName(parts), None, table.where, table.format)
         case QuerySource(_, query):
@@ -25,12 +37,43 @@ def relation(table: TableSpec) -> Relation:
             assert_never(table.source)
 
 
-def _key(table: TableSpec) -> tuple[str, ...]:
-    """The names in the source of the key's columns, if rows are replaced by it."""
-    if table.mode not in ("merge", "scd2"):
+def key_of(table: TableSpec) -> tuple[str, ...]:
+    """The names in the source of the key's columns, if rows are replaced by it and all of them are read from there."""
+    if table.mode not in ("merge", "scd2") or not {*table.key}.isdisjoint(table.columns.add):
         return ()
     names = {target: source for source, target in table.columns.rename.items()}
     return tuple(names.get(name, name) for name in table.key)
+
+
+def reports_deletes(table: TableSpec) -> bool:
+    """Whether the changes of a table that is read by versions have to report deletions."""
+    return isinstance(table.deletes, DetectMissingKeys)
+
+
+def read_request(
+    table: TableSpec, columns: tuple[Column, ...], interval: Interval | None, masked: frozenset[str] = frozenset()
+) -> ReadRequest:
+    """One read of ``columns``. Of versions: rows that are as before must not be appended again, or hide deletions."""
+    key = key_of(table) if reports_deletes(table) else ()
+    net = table.mode == "append" or reports_deletes(table)
+    return ReadRequest(columns, interval, masked=masked, net=net, key=key)
+
+
+def without_cursor(
+    table: TableSpec, request: WatermarkRequest, state: TableState, since: Position | None
+) -> WatermarkRequest:
+    """The request of a table without a cursor, or whose cursor does not exist, that continues from ``since``."""
+    start = table.source.start if isinstance(table.source, TopicSource) else ""
+    flag = table.deletes.column if isinstance(table.deletes, DetectFlag) else None
+    taken = tuple(one for one in request.info.columns if table.columns.take(one.name) or one.name == flag)
+    return replace(
+        request,
+        delay=table.cursor.delay if table.cursor else None,
+        start=start if isinstance(start, str) else "",
+        since=since if isinstance(since, VersionPosition) else None,
+        changes=read_request(table, taken, None),
+        begun=state.pending.interval if state.pending is not None else None,
+    )
 
 
 def objects_of(tables: Iterable[TableSpec]) -> list[ObjectName]:

@@ -19,7 +19,7 @@ from flowctl.spec.spec import TableSpec, stream_of
 from flowctl.state.document import StateDocument, TableState
 from flowctl.storage.landing import LandedBatch
 
-PositionKind = Literal["cursor", "files", "offsets", "none"]
+PositionKind = Literal["cursor", "files", "offsets", "version", "none"]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from flowctl.model.position import (
     OffsetsPosition,
     Position,
     UpstreamPosition,
+    VersionPosition,
     describe,
 )
 from flowctl.model.types import keeps_order
@@ -26,11 +27,12 @@ from flowctl.plan.finding import Stop
 from flowctl.text import counted
 
 #: What a table's position consists of.
-Kind = Literal["cursor", "files", "offsets", "upstream", "none"]
+Kind = Literal["cursor", "files", "offsets", "version", "upstream", "none"]
 _OF_KIND: Mapping[Kind, tuple[type[Position], ...]] = {
     "cursor": (CursorPosition,),
     "files": (FilesPosition, FileLogPosition),
     "offsets": (OffsetsPosition,),
+    "version": (VersionPosition,),
     "upstream": (UpstreamPosition, NoPosition),
     "none": (NoPosition,),
 }
@@ -56,7 +58,7 @@ def appending_twice(case: Case) -> Stop | None:
     if state.append_again or case.table.mode != "append" or case.full_refresh or case.pending:
         return None
     kind = kind_of(case.definition, case.observed.positions)
-    if kind not in ("cursor", "files", "offsets") or case.observed.target is None:
+    if kind not in ("cursor", "files", "offsets", "version") or case.observed.target is None:
         return None  # the others append everything in every run, as the spec explicitly requests
     written = commit.position if commit else None
     if not _behind(case, kind, state.position, written):
@@ -82,6 +84,8 @@ def _behind(case: Case, kind: Kind, recorded: Position | None, written: Position
         case FilesPosition() | FileLogPosition(), FilesPosition() | FileLogPosition():
             known, read = case.observed.file_log, case.observed.written_log
             return read is not None and not set(read.files.values()) <= set(known.files.values() if known else ())
+        case VersionPosition(version), VersionPosition(reached):
+            return version < reached
         case OffsetsPosition(), OffsetsPosition():
             return any((recorded.of(partition) or 0) < offset for partition, offset in written.offsets)
         case _:
@@ -104,6 +108,8 @@ def _beyond(case: Case, kind: Kind, written: Position | None) -> str:
     recorded, log = case.state.position, case.observed.written_log
     if isinstance(written, OffsetsPosition):
         return f"state records {describe(recorded)}, the target has messages up to {describe(written)}"
+    if isinstance(written, VersionPosition):
+        return f"state records {describe(recorded)}, the target has rows up to {describe(written)}"
     if kind == "cursor" and isinstance(written, CursorPosition):
         return f"state records {describe(recorded)}, the target has rows up to {describe(written)}"
     known = set(case.observed.file_log.files.values()) if case.observed.file_log else set()

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from flowctl.connectors.source import HighWatermark
 from flowctl.expect.expectation import RowExpectation
-from flowctl.model.position import NoPosition
+from flowctl.model.position import NoPosition, VersionPosition
 from flowctl.model.step import Check, Via
 from flowctl.model.table_info import RowEstimate
 from flowctl.plan.case import Case
@@ -71,7 +71,7 @@ def is_empty(watermark: HighWatermark | None) -> bool:
             return False
         case HighWatermark(None, _, _, has_null_cursor):
             return not has_null_cursor and not watermark.has_younger
-        case HighWatermark(NoPosition(), RowEstimate(0, "count")):
+        case HighWatermark(NoPosition() | VersionPosition(), RowEstimate(0, "count")):
             return True
         case _:
             return False

@@ -15,6 +15,7 @@ from flowctl.model.position import (
     OffsetsPosition,
     Position,
     UpstreamPosition,
+    VersionPosition,
 )
 from flowctl.model.table_info import TableInfo
 from flowctl.model.types import keeps_order
@@ -22,6 +23,7 @@ from flowctl.observe.world import PositionKind
 from flowctl.plan.cursors import cursor_interval
 from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.plan.offsets import expired, offsets_interval
+from flowctl.plan.versions import versions_interval
 from flowctl.spec.spec import TableSpec
 from flowctl.text import counted, some
 
@@ -44,6 +46,8 @@ def find(
         return _files(table, watermark.position or FilesPosition(()), recorded, log or log_of(table.id, recorded))
     if positions == "offsets":
         return offsets_interval(table, watermark, recorded, spec_path)
+    if positions == "version":
+        return versions_interval(table, watermark, recorded, spec_path)
     return Work(Interval(None, NoPosition()), "always reads in full")
 
 
@@ -69,6 +73,10 @@ def can_be_read_again(interval: Interval, watermark: HighWatermark | None, sourc
         return False
     if isinstance(interval.lower, OffsetsPosition) and watermark is not None:
         return isinstance(watermark.position, OffsetsPosition) and not expired(interval.lower, watermark)
+    if isinstance(interval.upper, VersionPosition) and watermark is not None:
+        now, then = watermark.position, interval.upper
+        is_same = isinstance(now, VersionPosition) and now.table == then.table and now.version >= then.version
+        return is_same and not watermark.begun_lost
     if interval.files_read is None or watermark is None:
         return True
     there = set(watermark.position.files) if isinstance(watermark.position, FilesPosition) else set()

@@ -62,8 +62,7 @@ def _delivered(table: TableSpec, column: Column) -> Column:
 
 
 def is_taken(table: TableSpec, name: str) -> bool:
-    included = table.columns.include is None or name in table.columns.include
-    return included and name not in table.columns.exclude
+    return table.columns.take(name)
 
 
 #: Suffix of the text column that holds the values of a column whose type has changed.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from flowctl.model import position
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
-from flowctl.model.position import CursorPosition, OffsetsPosition, Position
+from flowctl.model.position import CursorPosition, OffsetsPosition, Position, VersionPosition
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.slices import count_slices
 from flowctl.model.step import Load, PlannedTable, Progress, SeenTarget, Stopped, UpToDate
@@ -25,6 +25,8 @@ from flowctl.plan.projection import read_columns
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.shape import known_columns, shape
 from flowctl.plan.ties import with_columns
+from flowctl.plan.versions import reads_changes
+from flowctl.spec.spec import DetectMissingKeys
 from flowctl.text import counted
 
 
@@ -82,7 +84,7 @@ def read(case: Case, now: str, estimate: Estimate) -> Load | UpToDate | Stopped:
     # The interval first: no column policy helps if the cursor's order has changed.
     if stop := finding if isinstance(finding, Stop) else refuse_columns(case, columns):
         return stopped(case, stop, columns)
-    due = checks_deletes(case, now) and case.backfill is None
+    due = _compares_keys_now(case, finding, now)
     match finding:
         case Idle(_, upper, notes) if due and upper is not None:
             work = Work(_only_deletes(case, upper), "looks for deleted keys", notes)
@@ -179,6 +181,27 @@ def _with_letters(case: Case, found: Finding) -> Finding:
     return replace(work, interval=replace(interval, letters=case.state.seq))
 
 
+def _compares_keys_now(case: Case, finding: Finding, now: str) -> bool:
+    """Changes by version report deletions themselves: keys are compared if all rows are read again."""
+    if case.backfill is not None:
+        return False
+    if not isinstance(_upper(finding), VersionPosition):
+        return checks_deletes(case, now)
+    if not isinstance(finding, Work) or reads_changes(finding.interval):
+        return False
+    return isinstance(case.table.deletes, DetectMissingKeys) and compares_keys(case)
+
+
+def _upper(finding: Finding) -> Position | None:
+    match finding:
+        case Work(interval):
+            return interval.upper
+        case Idle(_, upper):
+            return upper
+        case _:
+            return None
+
+
 def checks_deletes(case: Case, now: str) -> bool:
     """Whether a comparison of keys is due."""
     return compares_keys(case) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
@@ -211,7 +234,9 @@ def _rows(case: Case, work: Work, estimate: Estimate) -> RowEstimate:
         return RowEstimate()
     if isinstance(lower, OffsetsPosition) and isinstance(upper, OffsetsPosition):
         return RowEstimate(upper.messages_since(lower), "stats")
-    if case.table.mode == "append":
+    if isinstance(lower, VersionPosition) and watermark.changes is not None:
+        return watermark.changes.rows
+    if case.table.mode == "append" and not isinstance(upper, VersionPosition):
         return new_rows(watermark.rows, work.interval, watermark.rows_at_position)
     is_again = (
         case.state.position is not None and not case.full_refresh and isinstance(watermark.position, CursorPosition)

@@ -36,6 +36,7 @@ from flowctl.plan.reading import (
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.shape import known_columns
 from flowctl.plan.ties import with_columns
+from flowctl.plan.versions import reads_changes
 from flowctl.state import document as documents
 from flowctl.state.document import Recorded, StateDocument
 
@@ -74,7 +75,7 @@ def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stoppe
     columns = columns_of(case)
     if stop := refuse_columns(case, columns):
         return stopped(case, stop, columns)
-    due = checks_deletes(case, now) and not interval.is_backfill
+    due = checks_deletes(case, now) and not interval.is_backfill and not reads_changes(interval)
     return Recover(
         table=table,
         reason=f"finishes sequence number {begun.seq} of the interrupted run {begun.run_id}"

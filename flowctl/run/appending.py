@@ -20,6 +20,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position, Ties
 from flowctl.model.table_info import Column
 from flowctl.observe.lower_bound import read_from
+from flowctl.observe.relations import read_request
 from flowctl.plan.ties import rows_are_gone, starting_over
 from flowctl.run.masking import maskable
 from flowctl.run.reading import Landed, LandedSnapshot, rows_of
@@ -66,7 +67,7 @@ def read_interval(
     rows that were written at the lower bound."""
     upper = interval.upper
     if table.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
-        request = ReadRequest(columns, interval, masked=maskable(table, columns, interval))
+        request = read_request(table, columns, interval, maskable(table, columns, interval))
         if isinstance(snapshot, LandedSnapshot):
             landed = snapshot.land(request, letters)
             truncates = find_truncates(landed.rows, table, interval)

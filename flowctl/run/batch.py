@@ -136,15 +136,18 @@ def keyed(
     frame = frame.withColumn(_TIE, f.xxhash64(*[named(part.column.name) for part in columns.projection]))
     if table.mode != "scd2":
         return frame
+    reports = DELETED_COLUMN in rows.columns and not own and not isinstance(table.deletes, DetectFlag)
     if own:
         event = named(TIME_COLUMN)
     else:
         event = f.lit(at) if table.valid_from in (None, "now") else named(str(table.valid_from))
+        if reports:  # closed when it is detected: the row has no time of its own
+            event = f.when(named(OP_COLUMN) == "D", f.lit(at).cast("timestamp")).otherwise(event.cast("timestamp"))
     compared = [part.column for part in columns.projection if part.compared]
     return (
         frame.withColumn("valid_from", event.cast("timestamp"))
         .withColumn("row_hash", f.expr(row_hash_sql(compared)))
-        .withColumn(DETECTED_COLUMN, f.lit(False))
+        .withColumn(DETECTED_COLUMN, (named(OP_COLUMN) == "D") if reports else f.lit(False))
         .drop(*own)
     )
 
@@ -190,10 +193,10 @@ def _operation(rows: DataFrame, columns: Sequence[Column], table: TableSpec) -> 
     """``D`` if the source reports that the row was deleted, or its flag says so; otherwise ``U``."""
     from pyspark.sql import functions as f
 
-    if DELETED_COLUMN in rows.columns:
-        return f.when(named(DELETED_COLUMN), f.lit("D")).otherwise(f.lit("U"))
     if not isinstance(table.deletes, DetectFlag):
-        return f.lit("U")
+        if DELETED_COLUMN not in rows.columns:
+            return f.lit("U")
+        return f.when(named(DELETED_COLUMN), f.lit("D")).otherwise(f.lit("U"))
     flag = table.deletes
     kind = next(column.type for column in columns if column.name == flag.column)
     gone = named(flag.column).isin(*[f.lit(value).cast(types.spark_ddl(kind)) for value in flag.values])

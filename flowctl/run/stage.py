@@ -23,6 +23,7 @@ from flowctl.errors import TableError
 from flowctl.expect.expectation import BatchColumns, BatchExpectation, Expectation, GroupExpectation
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
+from flowctl.model.position import VersionPosition
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import Column
@@ -163,7 +164,7 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
         return checks.with_reason(rows, table.expect)
     rows, truncates = without_truncates(rows, work.read.truncates), work.read.truncates
     frame = batch.keyed(rows, columns, table, work.snapshot, work.intent.at, carried)
-    frame = checks.with_reason(frame, table.expect, exempt_deletions=isinstance(table.deletes, ReportedDeletes))
+    frame = checks.with_reason(frame, table.expect, exempt_deletions=_reports_deletes(work))
     if batch.refuses_duplicates(work.snapshot, table):
         return batch.without_order(frame)
     frame = batch.in_source_order(frame, table)
@@ -171,6 +172,13 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
         frame = apply_to_versions(frame, truncates, work)
     frame = batch.one_per_key(frame, table)
     return batch.without_order(apply_to_rows(frame, truncates, work) if truncates and table.mode == "merge" else frame)
+
+
+def _reports_deletes(work: Staging) -> bool:
+    """Whether the batch's deletions are those that its source reports."""
+    deletes = work.table.deletes
+    is_by_version = isinstance(deletes, DetectMissingKeys) and isinstance(work.intent.interval.lower, VersionPosition)
+    return isinstance(deletes, ReportedDeletes) or is_by_version
 
 
 def _written(work: Staging, name: str, frame: DataFrame) -> DataFrame:

@@ -186,6 +186,13 @@ def test_files() -> None:
     assert decided(replace(surveyed, is_many=True), setting=setting).mode == "append"
 
 
+def test_a_source_that_is_read_by_versions() -> None:
+    """It takes no cursor, and reports no key."""
+    found = decided(table(ID, UPDATED), {"updated_at": OLD}, Setting("version"))
+    assert (found.mode, found.cursor, found.reason) == ("truncate", "", "no key; replaced with each new version")
+    assert found.decide[0].startswith("mode merge with a key")
+
+
 def test_a_source_that_reports_no_indexes() -> None:
     """Nothing is said of them, and only small tables are asked."""
     surveyed = table(ID, UPDATED, key=("id",), rows=LARGE)

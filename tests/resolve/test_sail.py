@@ -85,6 +85,11 @@ def test_parquet_csv_and_plain_tables_are_fine(pattern: str) -> None:
     assert not list(check(on("sail", files), [files, table("u")]))
 
 
+def test_a_table_is_not_delta_because_its_source_is() -> None:
+    read = table("t", source=ObjectSource("lake", ("a table",)), mode="truncate", target=TargetRef("inbox", ("my t",)))
+    assert not [found for found in check(on("sail", read), [read]) if GAPS["path"] in found.message]
+
+
 def test_one_set_of_credentials() -> None:
     spec = on("sail", table("t"))
     one = {"access_key": SecretText((SecretRef("env", "A"),))}

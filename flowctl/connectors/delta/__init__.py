@@ -1,5 +1,6 @@
-"""Delta tables below one root folder, as a target. Metadata is read from the log itself (``deltalake``, no JVM). Rows
-are written by Spark in SQL that classic and Connect sessions both support, or as files that flowctl commits itself."""
+"""Delta tables below one root folder, as source and target. Metadata is read from the log itself (``deltalake``, no
+JVM), rows are read by this process. They are written by Spark in SQL that classic and Connect sessions both support, or
+as files that flowctl commits itself."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import Any
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.delta.gaps import of_spec
 from flowctl.connectors.delta.types import refused_name, refused_path, widens
+from flowctl.connectors.source import SourceCapabilities
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.engine.conf import Extension
 from flowctl.model.table_info import ObjectName
@@ -31,7 +33,7 @@ _SPARK = Extension(
     partitions=("spark.databricks.delta.snapshotPartitions",),
 )
 CAPABILITIES = Capabilities(
-    source=None,
+    source=SourceCapabilities(position="version"),
     target=TargetCapabilities(
         widens=widens,
         refuses_names=refused_name,
@@ -64,6 +66,7 @@ def refuse_name(options: Mapping[str, Any], object: ObjectName, base_dir: str) -
 @contextmanager
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
     """``path`` is the root; a relative local path starts from the spec's folder."""
+    from flowctl.connectors.delta.source import DeltaSource
     from flowctl.connectors.delta.target import DeltaTarget
     from flowctl.spec.secrets import reveal
     from flowctl.storage.folders import look_at
@@ -72,6 +75,7 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
     if "://" not in root:
         root = str((Path(context.base_dir) / root).resolve())
     yield Connector(
+        source=DeltaSource(root, context.storage, CAPABILITIES),
         target=DeltaTarget(root, context.storage, context.buffer, CAPABILITIES),
         greet=lambda: f"Delta tables below {look_at(root, context.storage)}",
     )

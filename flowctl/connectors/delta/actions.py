@@ -120,6 +120,12 @@ def row_count(file: Mapping[str, Any]) -> int:
     return int(json.loads(file["stats"])["numRecords"])
 
 
+def known_rows(file: Action) -> int | None:
+    """Rows in the file of an ``add``, including hidden ones; None if its statistics do not have the number."""
+    count = json.loads(file.get("stats") or "{}").get("numRecords")
+    return int(count) if count is not None else None
+
+
 def hidden_rows(file: Mapping[str, Any]) -> int:
     """Rows in the file of an ``add`` that its deletion vector hides."""
     vector = file.get("deletionVector")

@@ -43,12 +43,6 @@ _ROWS, _READERS = 1 << 17, 8
 _TRIES = 10
 
 
-def known_rows(file: Action) -> int | None:
-    """Rows in the file of an ``add``, including hidden ones; None if its statistics do not have the number."""
-    count = json.loads(file.get("stats") or "{}").get("numRecords")
-    return int(count) if count is not None else None
-
-
 def groups(files: Sequence[Action]) -> list[list[int]]:
     """Returns which files to rewrite, as groups of their indexes; a group's files are merged. These are small files of
     one partition, up to :data:`TARGET` bytes per group, in the order of the log, and files with many hidden rows."""
@@ -73,7 +67,7 @@ def groups(files: Sequence[Action]) -> list[list[int]]:
 
 
 def _has_many_hidden(file: Action) -> bool:
-    hidden, rows = actions.hidden_rows(file), known_rows(file)
+    hidden, rows = actions.hidden_rows(file), actions.known_rows(file)
     return hidden > 0 and (rows is None or hidden > rows * _HIDDEN_SHARE)
 
 
@@ -119,7 +113,7 @@ def _write_again(table: OpenTable, search: Search, group: Sequence[int]) -> Iter
     values: Mapping[str, Any] = files[0]["partitionValues"]
     folder = files[0]["path"].rpartition("/")[0]  # Polars needs the partition's name in the paths of all files or none
     schema = arrow_schema([column for column in search.columns if column.name not in values])
-    rows, size = [known_rows(file) for file in files], sum(file["size"] for file in files)
+    rows, size = [actions.known_rows(file) for file in files], sum(file["size"] for file in files)
     expected = sum(count or 0 for count in rows) - sum(map(actions.hidden_rows, files))
     most = expected if size <= TARGET else max(expected * TARGET // size, _ROWS)
     written, pieces = 0, _pieces(search, table.files, group)

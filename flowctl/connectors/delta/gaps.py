@@ -26,7 +26,7 @@ def of_spec(engine: str, connection: Connection, table: TableSpec | None) -> Ite
     """See :class:`flowctl.connectors.base.Capabilities`."""
     if table is None:
         yield from unreachable_root(engine, connection)
-    elif engine == SAIL:
+    elif engine == SAIL and table.target.connection == connection.name:  # flowctl's process reads a source
         if table.layout.cluster_by:
             yield Gap("layout.cluster_by", GAPS["layout.cluster_by"])
         if not reachable("/".join(table.target.parts)):

@@ -21,7 +21,7 @@ from typing import Any
 
 from flowctl import crashpoints, text
 from flowctl.connectors.delta import actions, commit, log, maintenance
-from flowctl.connectors.delta.compaction import known_rows
+from flowctl.connectors.delta.actions import known_rows
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.record import Record, app_id, data_commit, keep_copy, record_in
 from flowctl.connectors.delta.table import OpenTable, open_table, open_version

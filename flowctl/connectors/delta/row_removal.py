@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.delta import data_files, deletion_vectors
 from flowctl.connectors.delta.actions import row_count
+from flowctl.connectors.delta.file_reader import data_file
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.row_search import FILE, ROW, DataFile, Search
+from flowctl.connectors.delta.row_search import FILE, ROW, Search
 from flowctl.connectors.delta.statements import DELETION_VECTORS
 from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.delta.types import Action
@@ -34,12 +34,7 @@ class Removal:
 
 def search_in(table: OpenTable, columns: tuple[Column, ...], files: Sequence[Action]) -> Search:
     """A search in ``files`` of ``table``, which gets ``columns``."""
-
-    def data_file(file: Action) -> DataFile:
-        values = {name: file["partitionValues"].get(name) for name in table.partition_by}
-        return DataFile(file["path"], partial(_hidden_rows, table.location, file), values)
-
-    return Search(table.location, [data_file(file) for file in files], columns)
+    return Search(table.location, [data_file(table.location, file, table.partition_by) for file in files], columns)
 
 
 def rows_by_file(places: pa.Table) -> dict[int, BitMap64]:
@@ -74,13 +69,6 @@ def _has_deletion_vectors(table: OpenTable) -> bool:
 
 def _is_all(rows: BitMap64, file: Action) -> bool:
     return '"numRecords"' in (file.get("stats") or "") and len(rows) == row_count(file)
-
-
-def _hidden_rows(location: TableLocation, file: Action) -> BitMap64:
-    from pyroaring import BitMap64
-
-    descriptor = file.get("deletionVector")
-    return deletion_vectors.read(location, descriptor) if descriptor else BitMap64()
 
 
 def _hide(location: TableLocation, rows: Mapping[str, BitMap64], files: Sequence[Action]) -> Iterator[Action]:

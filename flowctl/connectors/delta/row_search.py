@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
-from flowctl.connectors.arrow import arrow_schema, arrow_type, moment
+from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.delta.file_reader import DataFile, FileReader, Unreadable, errors_of, open_file
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.errors import TableError, TransientError
-from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.model.types import Array, DataType, Struct
+from flowctl.model.types import Array, Struct
 from flowctl.storage.buffer import SegmentSink
-from flowctl.storage.urls import local_path, scheme
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,25 +34,6 @@ FILE, ROW = "_flowctl_file", "_flowctl_row"
 _KEY_ROWS, _ROWS, _GROUP_ROWS = 1 << 20, 1 << 16, 1 << 17
 #: A row group with this many wanted rows is read piece by piece.
 _MANY = 1 << 17
-#: Keys in files with days or moments in a legacy calendar, which Spark converts when it reads them.
-_OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-
-
-class Unreadable(TableError):
-    """This module cannot read a file exactly; Spark may."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"flowctl cannot read the table's rows exactly: {what}", hint="Run with spark.url local[*]")
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """A file of the table, as its log has it. ``hidden`` returns the numbers of the rows that its deletion vector
-    hides."""
-
-    path: str
-    hidden: Callable[[], BitMap64]
-    partition_values: Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
@@ -103,7 +80,7 @@ class Search:
         file, start = self.files[at], 0
         columns = [column for column in self.columns if column.name not in file.partition_values]
         dead = pa.array(list(gone | file.hidden()), pa.int64())
-        with _errors_of(self.location, file), _opened(self.location, file) as reader:
+        with errors_of(self.location, file), open_file(self.location, file) as reader:
             reader.require_readable(columns)
             for batch in reader.batches(columns, _GROUP_ROWS):
                 end = start + batch.num_rows
@@ -133,7 +110,7 @@ class Search:
             from pyroaring import BitMap64
 
             rows, start = BitMap64(), 0
-            with _errors_of(self.location, file), _opened(self.location, file) as reader:
+            with errors_of(self.location, file), open_file(self.location, file) as reader:
                 reader.require_readable(self.columns)
                 if all(map(reader.has, columns)):  # otherwise one was added later and has no values here
                     for batch in reader.batches(columns, _KEY_ROWS):
@@ -151,17 +128,17 @@ class Search:
         import pyarrow as pa
 
         file = self.files[group.file]
-        with _errors_of(self.location, file), _opened(self.location, file, group.metadata) as reader:
+        with errors_of(self.location, file), open_file(self.location, file, group.metadata) as reader:
             columns = [
-                pa.concat_arrays([piece.column(0) for piece, _ in reader.pieces([column], group)])
+                pa.concat_arrays([piece.column(0) for piece, _ in _pieces_of(reader, [column], group)])
                 for column in self.columns
             ]
         return self._placed(columns, group, group.rows)
 
     def _pieces(self, group: _Group) -> Iterator[pa.RecordBatch]:
         file = self.files[group.file]
-        with _errors_of(self.location, file), _opened(self.location, file, group.metadata) as reader:
-            for piece, rows in reader.pieces(self.columns, group):
+        with errors_of(self.location, file), open_file(self.location, file, group.metadata) as reader:
+            for piece, rows in _pieces_of(reader, self.columns, group):
                 yield self._placed(piece.columns, group, rows)
 
     def _placed(self, columns: list[pa.Array], group: _Group, rows: list[int]) -> pa.RecordBatch:
@@ -229,84 +206,14 @@ def comparable(rows: pa.Table) -> pa.Table:
     return rows
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """One open file. Columns are read in the table's types; a column that the file does not have is null."""
-
-    parquet: pq.ParquetFile
-    file: DataFile
-
-    def has(self, column: Column) -> bool:
-        return column.name in self.file.partition_values or column.name in self.parquet.schema_arrow.names
-
-    def require_readable(self, columns: Sequence[Column]) -> None:
-        if any(name in (self.parquet.metadata.metadata or {}) for name in _OTHER_CALENDAR):
-            raise Unreadable("dates or timestamps of another calendar")
-        names = set(self.parquet.schema_arrow.names)
-        folded = {name.lower() for name in names}
-        if other := [one.name for one in columns if one.name not in names and one.name.lower() in folded]:
-            raise Unreadable(f"column {other[0]} has different capitalization in a file")
-
-    def batches(self, columns: Sequence[Column], rows: int, group: int | None = None) -> Iterator[pa.RecordBatch]:
-        """``columns`` in their order, up to ``rows`` rows at a time."""
-        import pyarrow as pa
-
-        schema, groups = arrow_schema(columns), None if group is None else [group]
-        stored = [name for name in schema.names if name in self.parquet.schema_arrow.names]
-        for batch in self.parquet.iter_batches(batch_size=rows, row_groups=groups, columns=stored, use_threads=False):
-            values = [self._values(batch, column, field) for column, field in zip(columns, schema, strict=True)]
-            yield pa.RecordBatch.from_arrays(values, schema=schema)
-
-    def _values(self, batch: pa.RecordBatch, column: Column, field: pa.Field) -> pa.Array:
-        import pyarrow as pa
-
-        if column.name in self.file.partition_values:
-            return pa.repeat(partition_value(self.file.partition_values[column.name], column.type), batch.num_rows)
-        if field.name in batch.schema.names:
-            return batch.column(field.name).cast(field.type)
-        return pa.nulls(batch.num_rows, field.type)
-
-    def pieces(self, columns: Sequence[Column], group: _Group) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
-        """The group's rows, piece by piece, each with its rows' numbers in the row group."""
-        import pyarrow as pa
-
-        start = 0
-        for batch in self.batches(columns, _ROWS, group.number):
-            rows = _within(group.rows, start, start + batch.num_rows)
-            yield batch.take(pa.array([row - start for row in rows], pa.int64())), rows
-            start += batch.num_rows
-
-
-def partition_value(text: str | None, kind: DataType) -> pa.Scalar:
-    """Source: Delta protocol, *Partition Value Serialization*."""
+def _pieces_of(
+    reader: FileReader, columns: Sequence[Column], group: _Group
+) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
+    """The group's rows, piece by piece, each with its rows' numbers in the row group."""
     import pyarrow as pa
 
-    if not text:
-        return pa.scalar(None, arrow_type(kind))
-    if kind == types.TIMESTAMP:
-        return moment(text)
-    return pa.scalar(text).cast(arrow_type(kind))
-
-
-@contextmanager
-def _errors_of(location: TableLocation, file: DataFile) -> Iterator[None]:
-    import pyarrow as pa
-
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise TransientError(f"{location.url} was rewritten as it was read: {file.path} is gone") from error
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise Unreadable(f"{file.path}: {error}") from error
-
-
-@contextmanager
-def _opened(location: TableLocation, file: DataFile, metadata: pq.FileMetaData | None = None) -> Iterator[_Reader]:
-    """``metadata``: the file's footer, if it was read before."""
-    import pyarrow.parquet as pq
-
-    url, is_local = f"{location.url}/{unquote(file.path)}", scheme(location.url) == "file"
-    with ExitStack() as stack:
-        source = local_path(url) if is_local else stack.enter_context(location.file_system().open(url, "rb"))
-        parquet = pq.ParquetFile(source, metadata=metadata, pre_buffer=not is_local, coerce_int96_timestamp_unit="us")
-        yield _Reader(stack.enter_context(parquet), file)
+    start = 0
+    for batch in reader.batches(columns, _ROWS, group.number):
+        rows = _within(group.rows, start, start + batch.num_rows)
+        yield batch.take(pa.array([row - start for row in rows], pa.int64())), rows
+        start += batch.num_rows

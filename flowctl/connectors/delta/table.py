@@ -8,10 +8,11 @@ between, that version is taken, and the attempt starts over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from flowctl import delays
 from flowctl.connectors.delta import maintenance
@@ -30,7 +31,14 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
     from deltalake import DeltaTable, Field
 
+Name = TypeVar("Name")
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+
+#: Threads that read logs: each log takes a few small reads, for which deltalake releases the GIL.
+_READERS = 16
 RETENTION = "delta.setTransactionRetentionDuration"
+OTHER_PATH = "Choose another path in `to`, or move those files away"
 #: Keys in a column's metadata, and the features that they stand for, which writers must implement.
 _MARKS = {
     "delta.generationExpression": "generatedColumns",
@@ -201,8 +209,15 @@ class OpenTable:
             )
 
 
-def open_table(location: TableLocation, *, again: bool = True) -> OpenTable | None:
-    """The table's newest version, or None if nothing exists there. :class:`TableError` if something else does."""
+def at_once(ask: Callable[[Question], Answer], questions: Mapping[Name, Question]) -> dict[Name, Answer]:
+    """Asks each question; answers by the same names."""
+    with ThreadPoolExecutor(min(_READERS, len(questions) or 1)) as pool:
+        return dict(zip(questions, pool.map(ask, questions.values()), strict=True))
+
+
+def open_table(location: TableLocation, *, hint: str = OTHER_PATH, again: bool = True) -> OpenTable | None:
+    """The table's newest version, or None if nothing exists there. :class:`TableError` if something else does, with
+    ``hint``."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -212,11 +227,11 @@ def open_table(location: TableLocation, *, again: bool = True) -> OpenTable | No
     except TableNotFoundError:
         there = _foreign_names(location)
         if there and again and "_delta_log" in there:  # created in the meantime
-            return open_table(location, again=False)
+            return open_table(location, hint=hint, again=False)
         if there:
             raise TableError(
                 f"{location.url} holds files that are not a Delta table",
-                hint="Choose another path in `to`, or move those files away",
+                hint=hint,
             ) from None
         return None
     except (DeltaError, OSError) as error:

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.delta import features, gaps, maintenance, partitions, record, statements
 from flowctl.connectors.delta.choice import EngineTraits, Way, choose, planned_traits
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.record import Record
-from flowctl.connectors.delta.table import OpenTable, open_table
+from flowctl.connectors.delta.table import OpenTable, at_once, open_table
 from flowctl.connectors.gaps import Gap
 from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.connectors.restoration import Restorable, Restoration
@@ -40,13 +39,6 @@ from flowctl.storage.urls import local_path, path_place, scheme
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Name = TypeVar("Name")
-Question = TypeVar("Question")
-Answer = TypeVar("Answer")
-
-#: Threads that read logs: each log takes a few small reads, for which deltalake releases the GIL.
-_READERS = 16
-
 
 class DeltaTarget(Target, Restorable):
     """``buffer`` is None while planning; only writes need it."""
@@ -58,18 +50,18 @@ class DeltaTarget(Target, Restorable):
         self._buffer = buffer
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
-        return _at_once(self._info, {object: object for object in objects})
+        return at_once(self._info, {object: object for object in objects})
 
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
         return {object: path_place(self._location(object).url, "") for object in objects}
 
     def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
-        return _at_once(self._newest, {lookup.table: lookup for lookup in lookups})
+        return at_once(self._newest, {lookup.table: lookup for lookup in lookups})
 
     def described_and_committed(
         self, lookups: Sequence[CommitLookup]
     ) -> Mapping[str, tuple[TableInfo | None, Commit | None]]:
-        return _at_once(self._both, {lookup.table: lookup for lookup in lookups})
+        return at_once(self._both, {lookup.table: lookup for lookup in lookups})
 
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         return [statements.create_table(self._location(object).shown_identifier, columns, layout)]
@@ -124,7 +116,7 @@ class DeltaTarget(Target, Restorable):
             table = open_table(self._location(object))
             return find_due(table, object, with_spark=planned_traits(engine, {}).has_jvm) if table is not None else None
 
-        found = _at_once(ask, {object: object for object in objects})
+        found = at_once(ask, {object: object for object in objects})
         return {object: due for object, due in found.items() if due is not None}
 
     def maintain(
@@ -235,7 +227,7 @@ class DeltaTarget(Target, Restorable):
         self, spark: SparkSession, location: TableLocation, table: OpenTable | None, rows: Batch, job: WriteJob
     ) -> Record:
         from flowctl.connectors.delta.choice import traits_of
-        from flowctl.connectors.delta.row_search import Unreadable
+        from flowctl.connectors.delta.file_reader import Unreadable
 
         engine = traits_of(spark)
         there = table.info(job.object) if table is not None else None
@@ -304,11 +296,6 @@ def _newest_in(table: OpenTable, lookup: CommitLookup) -> Commit | None:
     nothing equals it, so the table stops until it is adopted."""
     newest = table.newest(record.app_id(lookup.lineage, lookup.table))
     return replace(newest.commit, counts=RowCounts()) if newest is not None else None
-
-
-def _at_once(ask: Callable[[Question], Answer], questions: Mapping[Name, Question]) -> dict[Name, Answer]:
-    with ThreadPoolExecutor(min(_READERS, len(questions) or 1)) as pool:
-        return dict(zip(questions, pool.map(ask, questions.values()), strict=True))
 
 
 def _as_commit(committed: Record, job: WriteJob) -> Commit:

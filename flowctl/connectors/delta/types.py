@@ -93,7 +93,8 @@ def _data_type(written: Any) -> DataType:
         case {"type": "struct", "fields": fields}:
             return Struct(tuple((field["name"], _data_type(field["type"])) for field in fields))
         case _:
-            raise ValueError(f"flowctl does not carry Delta's type {written}")
+            name = written if isinstance(written, str) else written.get("type")
+            raise ValueError(f"flowctl does not carry Delta's type {name}")
 
 
 def schema_json(columns: tuple[Column, ...]) -> str:

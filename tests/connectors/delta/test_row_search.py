@@ -18,8 +18,9 @@ from pyroaring import BitMap64
 
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.delta import row_search
+from flowctl.connectors.delta.file_reader import DataFile, Unreadable, partition_value
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.row_search import FILE, ROW, DataFile, Search, Unreadable, partition_value
+from flowctl.connectors.delta.row_search import FILE, ROW, Search
 from flowctl.errors import TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column

@@ -1,0 +1,76 @@
+"""The commits between two versions of a table, as its log has them, and what can still be read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.log import commit_info, identity, read_entry
+from flowctl.connectors.delta.table import OpenTable, at_once
+from flowctl.connectors.delta.types import Action
+from flowctl.errors import TableError
+
+_FEED = "delta.enableChangeDataFeed"
+
+
+@dataclass(frozen=True)
+class LogCommit:
+    """One version's changes of rows; ``removed`` and ``added`` are ``add`` actions, ``feed`` are ``cdc`` actions. All
+    are empty for a commit that only wrote rows into other files (``dataChange`` is false, as OPTIMIZE writes it):
+    ``moved_from`` and ``moved_to`` then are its files. ``has_feed``: the change data feed was on."""
+
+    version: int
+    operation: str
+    has_feed: bool
+    removed: tuple[Action, ...] = ()
+    added: tuple[Action, ...] = ()
+    feed: tuple[Action, ...] = ()
+    moved_from: tuple[Action, ...] = ()
+    moved_to: tuple[Action, ...] = ()
+
+    def __str__(self) -> str:
+        return f"version {self.version}{f' ({self.operation})' if self.operation else ''}"
+
+
+def commits_between(lower: OpenTable, upper: OpenTable) -> tuple[LogCommit, ...]:
+    """Those after ``lower`` up to ``upper``, in their order. :class:`TableError` if the log no longer has one."""
+    return tuple(_commits(lower, upper))
+
+
+def _commits(lower: OpenTable, upper: OpenTable) -> Iterator[LogCommit]:
+    live = {identity(file): file for file in lower.files}
+    has_feed = lower.properties.get(_FEED) == "true"
+    for version in range(lower.version + 1, upper.version + 1):
+        actions = _entry(upper, version)
+        for action in actions:
+            if "metaData" in action:
+                has_feed = (action["metaData"].get("configuration") or {}).get(_FEED) == "true"
+        removes = [action["remove"] for action in actions if "remove" in action]
+        removed = tuple(live.pop(identity(file), file) for file in removes)
+        added = tuple(action["add"] for action in actions if "add" in action)
+        live.update({identity(file): file for file in added})
+        found = LogCommit(version, str(commit_info(actions).get("operation", "")), has_feed)
+        if any(file.get("dataChange", True) for file in (*removes, *added)):
+            feed = tuple(action["cdc"] for action in actions if "cdc" in action)
+            yield LogCommit(version, found.operation, has_feed, removed, added, feed)
+        else:
+            yield LogCommit(version, found.operation, has_feed, moved_from=removed, moved_to=added)
+
+
+def _entry(table: OpenTable, version: int) -> list[Action]:
+    try:
+        return read_entry(table.location, version)
+    except FileNotFoundError as error:
+        what = f"{table.location.url}: the log no longer has version {version}"
+        raise TableError(what, hint="Read the table again with --full-refresh") from error
+
+
+def first_missing(location: TableLocation, files: Sequence[Action]) -> str:
+    """The path of the first of these files that no longer exists; empty if all do."""
+    system = location.file_system()
+    there = at_once(
+        lambda path: system.exists(f"{location.url}/{unquote(path)}"), {one["path"]: one["path"] for one in files}
+    )
+    return next((path for path, exists in there.items() if not exists), "")

@@ -1,0 +1,284 @@
+"""Delta as a landed source: this process reads the files of one version, and nothing but the log for a plan."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.base import Capabilities
+from flowctl.connectors.delta import actions, features
+from flowctl.connectors.delta.location import TableLocation, location_of
+from flowctl.connectors.delta.part import Part
+from flowctl.connectors.delta.scan import Scan, unread_column
+from flowctl.connectors.delta.table import OpenTable, at_once, open_table, open_version
+from flowctl.connectors.delta.version_changes import changes_since, count_rows, range_between, why_unreadable
+from flowctl.connectors.source import (
+    DELETED_COLUMN,
+    PLACE_COLUMN,
+    Capture,
+    HighWatermark,
+    LandedSource,
+    Missing,
+    ReadRequest,
+    Relation,
+    WatermarkRequest,
+)
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model import types
+from flowctl.model.position import VersionPosition
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.spec.spec import ReadHints
+from flowctl.spec.suggest import nearest
+from flowctl.storage.buffer import SegmentSink
+from flowctl.storage.options import Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PINNED = re.compile(r"@v(\d+)$")
+
+
+@dataclass(frozen=True)
+class DeltaSource(LandedSource):
+    """The identity of a table is Delta's own table id: one that was dropped and created again is another source."""
+
+    root: str
+    storage: Storage
+    capabilities: Capabilities
+
+    def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
+        """Folders with a log; not flowctl's own."""
+        (wanted,) = pattern
+        return [ObjectName((path,)) for path in self._paths(wanted.count("/")) if fnmatchcase(path, wanted)]
+
+    def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
+        return at_once(self._info, {relation: relation for relation in relations})
+
+    def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
+        """The version that :meth:`describe` has seen."""
+        return at_once(self._watermark, requests)
+
+    def why_missing(self, relation: Relation) -> Missing:
+        location = self._location(relation)
+        near = self._paths(_path(relation).count("/"))
+        return Missing(
+            f"there is no Delta table {location.url}",
+            nearest(_path(relation), near, "Correct `from`, or `path` of the connection"),
+        )
+
+    def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
+        return _refuse(info)
+
+    @contextmanager
+    def capture(self, relation: Relation, info: TableInfo) -> Iterator[DeltaCapture]:
+        """A version never changes, so nothing is held."""
+        yield DeltaCapture(self._location(relation), info)
+
+    def _info(self, relation: Relation) -> TableInfo | None:
+        table = self._table(relation)
+        if table is None:
+            return None
+        assert relation.object is not None
+        mapping = table.properties.get("delta.columnMapping.mode", "none")
+        return TableInfo(
+            object=relation.object,
+            columns=table.columns,
+            identity=table.identity,
+            version=table.version,
+            rows=_rows(table),
+            extra={
+                "features": list(table.protocol.get("readerFeatures", ())),
+                "partition_by": list(table.partition_by),
+                "mapping": mapping,
+            },
+        )
+
+    def _table(self, relation: Relation) -> OpenTable | None:
+        newest = open_table(self._location(relation), hint="Correct `from`, or `path` of the connection")
+        version = _pinned(relation)
+        return newest if newest is None or version is None else open_version(newest.location, version)
+
+    def _watermark(self, request: WatermarkRequest) -> HighWatermark:
+        """Reads the log for changes, and rows only to count some that have to be compared."""
+        info, since, begun = request.info, request.since, request.begun
+        assert info.version is not None, "_info sets it"
+        location, upper = self._location(request.relation), VersionPosition(info.version, info.identity)
+        if request.changes is None:  # nobody reads it, as for `flowctl init`
+            return HighWatermark(upper, info.rows)
+        if failure := unread_column(request.changes.columns, location.url) or self._pin_failure(request.relation):
+            return HighWatermark(upper, info.rows, failure=failure)
+        changes, lost, net = None, "", request.changes.net
+        if _is_before(since, upper) or (begun is not None and _is_before(begun.upper, upper)):
+            newest = open_version(location, upper.version)
+            if since is not None and _is_before(since, upper):
+                changes = changes_since(location, since.version, newest, request.changes, request.estimate)
+            if begun is not None and isinstance(begun.upper, VersionPosition) and _is_before(begun.upper, upper):
+                lower = begun.lower.version if isinstance(begun.lower, VersionPosition) else None
+                lost = why_unreadable(location, lower, begun.upper.version, newest, net=net)
+        clock = dt.datetime.now(dt.UTC)
+        rows = info.rows
+        if request.estimate == "count" and rows.value is None:
+            table = open_version(location, upper.version)
+            rows = count_rows(table, table.files, reads_footers=True)
+        return HighWatermark(upper, rows, clock, changes=changes, begun_lost=lost)
+
+    def _pin_failure(self, relation: Relation) -> TableError | None:
+        """Why the version that `from` names can no longer be read; None if it can, or none is named."""
+        version = _pinned(relation)
+        newest = open_table(self._location(relation)) if version is not None else None
+        if version is None or newest is None:
+            return None
+        why = why_unreadable(newest.location, None, version, newest, net=False)
+        if not why:
+            return None
+        return TableError(
+            f"version {version} of {newest.location.url} cannot be read: {why}", hint="Choose a later version"
+        )
+
+    def _location(self, relation: Relation) -> TableLocation:
+        return location_of(self.root, ObjectName((_path(relation),)), self.storage)
+
+    def _paths(self, depth: int) -> list[str]:
+        """Paths, relative to the root, of the tables so many folders below it."""
+        root = TableLocation(self.root.rstrip("/"), self.storage)
+        system = root.file_system()
+        base = str(system._strip_protocol(root.url)).rstrip("/")
+        found = [base]
+        for _ in range(depth + 1):
+            found = [str(path).rstrip("/") for folder in found for path in _folders(system, folder)]
+        there = [path.removeprefix(f"{base}/") for path in found if system.exists(f"{path}/_delta_log")]
+        return sorted(path for path in there if not any(part.startswith("_flowctl") for part in path.split("/")))
+
+
+@dataclass
+class DeltaCapture(Capture):
+    """``info`` has the version that the plan was made for; an interval of an earlier run may have an older one, which
+    then is the moment of everything that is read."""
+
+    location: TableLocation
+    info: TableInfo
+    _version: int = field(init=False)
+    own_columns: tuple[Column, ...] = (Column(PLACE_COLUMN, types.INT64), Column(DELETED_COLUMN, types.BOOL))
+
+    def __post_init__(self) -> None:
+        assert self.info.version is not None
+        self._version = self.info.version
+
+    def read(self, request: ReadRequest, sink: SegmentSink, rejected: SegmentSink | None = None) -> int:
+        total = 0
+        for batch in self._batches(request):
+            sink.write(batch)
+            total += batch.num_rows
+        return total
+
+    def is_empty(self, request: ReadRequest) -> bool:
+        return not any(batch.num_rows for batch in self._batches(request))
+
+    def _batches(self, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+        if request.interval is not None and isinstance(request.interval.upper, VersionPosition):
+            self._version = request.interval.upper.version
+        own = {column.name for column in self.own_columns}
+        columns = tuple(column for column in request.columns if column.name not in own)
+        for part in self._parts(request, columns):
+            yield _with_own(part, request.columns)
+
+    def _parts(self, request: ReadRequest, columns: tuple[Column, ...]) -> Iterator[Part]:
+        table, lower = self._open(self._version), request.interval.lower if request.interval is not None else None
+        if isinstance(lower, VersionPosition):
+            found = range_between(self.location, lower.version, table)
+            self._require_same(found.lower)
+            yield from found.parts(columns, request)
+        else:
+            yield from map(Part, Scan(table, columns).rows(table.files))
+
+    def _open(self, version: int) -> OpenTable:
+        table = open_version(self.location, version)
+        self._require_same(table)
+        return table
+
+    def _require_same(self, table: OpenTable) -> None:
+        if table.identity != self.info.identity:
+            raise StoppedByPolicy(
+                f"{self.location.url} was dropped and created again since the plan was made", hint="Plan again"
+            )
+
+
+def _path(relation: Relation) -> str:
+    assert relation.object is not None, "a Delta table has no queries"
+    return _PINNED.sub("", relation.object.parts[-1])
+
+
+def _pinned(relation: Relation) -> int | None:
+    """The version that `from` names, as Delta writes one: ``orders@v12``."""
+    assert relation.object is not None, "a Delta table has no queries"
+    named = _PINNED.search(relation.object.parts[-1])
+    return int(named[1]) if named else None
+
+
+def _is_before(position: object, upper: VersionPosition) -> bool:
+    return isinstance(position, VersionPosition) and (
+        position.table in ("", upper.table) and position.version < upper.version
+    )
+
+
+def _with_own(part: Part, columns: Sequence[Column]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    count = part.rows.num_rows
+    own = {
+        DELETED_COLUMN: lambda: pa.repeat(part.is_deleted, count),
+        PLACE_COLUMN: lambda: pa.nulls(count, pa.int64()) if part.versions is None else part.versions,
+    }
+    values = [own[one.name]() if one.name in own else part.rows.column(one.name) for one in columns]
+    return pa.RecordBatch.from_arrays(values, schema=arrow_schema(columns))
+
+
+def _rows(table: OpenTable) -> RowEstimate:
+    """From the files' statistics, which are exact, without the rows that deletion vectors hide."""
+    found = table.handle.get_add_actions(flatten=True)
+    size, counts = sum(found["size_bytes"].to_pylist()), found["num_records"].to_pylist()
+    if None in counts:
+        return RowEstimate(bytes=size)
+    has_vectors = features.DELETION_VECTORS in table.protocol.get("readerFeatures", ())
+    hidden = sum(map(actions.hidden_rows, table.files)) if has_vectors else 0
+    return RowEstimate(sum(counts) - hidden, "count", size)
+
+
+#: Features of readers that this process implements.
+_KNOWN = {
+    features.DELETION_VECTORS,
+    features.TIMESTAMP_NTZ,
+    features.TYPE_WIDENING,
+    "typeWidening-preview",
+    "columnMapping",
+    "vacuumProtocolCheck",
+}
+
+
+def _refuse(info: TableInfo) -> StoppedByPolicy | None:
+    if unknown := sorted({*info.extra["features"]} - _KNOWN):
+        what = f"{info.object} has the Delta feature {', '.join(unknown)}, which flowctl cannot read"
+        return StoppedByPolicy(what, hint="Drop the feature, or read the table as files that Spark exports")
+    if info.extra["mapping"] not in ("none", "name", "id"):
+        what = f"{info.object} has column mapping by {info.extra['mapping']}, which flowctl cannot read"
+        return StoppedByPolicy(what, hint="Use `delta.columnMapping.mode = name`")
+    for name in info.extra["partition_by"]:
+        column = info.column(name)
+        if column is not None and column.type == types.BINARY:
+            what = f"{info.object} is partitioned by {name}, whose bytes the log has as text"
+            return StoppedByPolicy(what, hint="Write it with another partition column")
+    return None
+
+
+def _folders(system: object, folder: str) -> list[str]:
+    try:
+        found = system.ls(folder, detail=True)  # type: ignore[attr-defined]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [one["name"] for one in found if one["type"] == "directory"]
