@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 FileFormat = Literal["parquet", "csv", "jsonl", "orc"]
 Compression = Literal["none", "snappy", "gzip", "zstd", "bz2"]
 
+FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
 #: The compressions of each format, the usual one first.
 COMPRESSIONS: Mapping[FileFormat, tuple[Compression, ...]] = {
     "parquet": ("snappy", "zstd", "gzip", "none"),
@@ -20,12 +21,12 @@ COMPRESSIONS: Mapping[FileFormat, tuple[Compression, ...]] = {
 
 @dataclass(frozen=True)
 class FilesLayout:
-    """``compression`` None: the usual one of the format. ``file_bytes``: a file that reaches this size is the last part
-    of none: the next rows begin another. The rest is the dialect of CSV."""
+    """``compression`` None: the usual one of the format. ``file_bytes``: once a file has this size, the next rows begin
+    another. The rest is the dialect of CSV; ``null_value`` stands for null, without quotes."""
 
     format: FileFormat = "parquet"
     compression: Compression | None = None
-    file_bytes: int = 128 * 10**6
+    file_bytes: int = 256 * 10**6
     header: bool = True
     delimiter: str = ","
     quote: str = '"'
@@ -34,3 +35,8 @@ class FilesLayout:
     @property
     def codec(self) -> Compression:
         return self.compression or COMPRESSIONS[self.format][0]
+
+    @property
+    def is_text(self) -> bool:
+        """Text is compressed as a whole; the other formats compress internally."""
+        return self.format in ("csv", "jsonl")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 #: A row group, or a stripe, is written when it reaches this size (Arrow bytes).
 _GROUP_BYTES = 64 * 2**20
 _SUFFIXES = {"gzip": ".gz", "zstd": ".zst", "bz2": ".bz2"}
+#: Without this key in a file, Spark reads days before 1582 as its configuration says; with it, as they are.
+_VERSION = b"org.apache.spark.version"
 
 
 class Encoder(Protocol):
@@ -28,27 +30,21 @@ class Encoder(Protocol):
 
 
 def extension(layout: FilesLayout) -> str:
-    is_text = layout.format in ("csv", "jsonl")
-    return layout.format + (_SUFFIXES.get(layout.codec, "") if is_text else "")
+    return layout.format + (_SUFFIXES.get(layout.codec, "") if layout.is_text else "")
 
 
 def encoder(file: BinaryIO, columns: Sequence[Column], layout: FilesLayout) -> Encoder:
     return _ENCODERS[layout.format](file, columns, layout)
 
 
-class _Parquet:
-    def __init__(self, file: BinaryIO, columns: Sequence[Column], layout: FilesLayout) -> None:
-        import pyarrow.parquet as pq
+class _Grouped:
+    """Collects batches into groups, which its writer writes one at a time."""
 
+    def __init__(self, columns: Sequence[Column]) -> None:
         self._schema = arrow_schema(columns)
-        self._writer = pq.ParquetWriter(
-            file,
-            self._schema,
-            compression=layout.codec.upper(),
-            store_decimal_as_integer=True,  # as Spark does: vectorized readers need it
-        )
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
+        self._writer: Any = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._waiting.append(batch)
@@ -57,35 +53,46 @@ class _Parquet:
             self._flush()
 
     def close(self) -> None:
-        self._flush()
+        if self._waiting:
+            self._flush()
         self._writer.close()
 
     def _flush(self) -> None:
         import pyarrow as pa
 
-        if self._waiting:
-            table = pa.Table.from_batches(self._waiting, self._schema)
-            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
-            self._waiting, self._bytes = [], 0
+        self._write_group(pa.Table.from_batches(self._waiting, self._schema))
+        self._waiting, self._bytes = [], 0
+
+    def _write_group(self, group: pa.Table) -> None:
+        self._writer.write(group)
 
 
-class _Orc:
+class _Parquet(_Grouped):
     def __init__(self, file: BinaryIO, columns: Sequence[Column], layout: FilesLayout) -> None:
-        import pyarrow.orc
+        import pyarrow.parquet as pq
+        import pyspark
 
+        super().__init__(columns)
+        self._schema = self._schema.with_metadata({_VERSION: pyspark.__version__.encode()})
+        self._writer = pq.ParquetWriter(
+            file,
+            self._schema,
+            compression=layout.codec,
+            store_decimal_as_integer=True,  # as Spark does: vectorized readers need it
+            store_schema=False,
+        )
+
+    def _write_group(self, group: pa.Table) -> None:
+        self._writer.write_table(group, row_group_size=max(1, group.num_rows))
+
+
+class _Orc(_Grouped):
+    def __init__(self, file: BinaryIO, columns: Sequence[Column], layout: FilesLayout) -> None:
+        from pyarrow import orc
+
+        super().__init__(columns)
         codec = "uncompressed" if layout.codec == "none" else layout.codec
-        self._writer = pyarrow.orc.ORCWriter(file, compression=codec)
-        self._schema = arrow_schema(columns)
-        self._is_empty = True
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        import pyarrow as pa
-
-        self._writer.write(pa.Table.from_batches([batch], self._schema))
-        self._is_empty = False
-
-    def close(self) -> None:
-        self._writer.close()
+        self._writer = orc.ORCWriter(_unclosed(file), compression=codec)
 
 
 class _Text:
@@ -93,24 +100,22 @@ class _Text:
         import pyarrow as pa
 
         self._columns, self._layout = columns, layout
-        self._file: Any = file
-        self._closes = layout.codec != "none"
-        if self._closes:
-            self._file = pa.CompressedOutputStream(_Open(file), layout.codec)
+        self._lines = csv_lines if layout.format == "csv" else json_lines
+        self._is_compressed = layout.codec != "none"
+        self._file: Any = pa.CompressedOutputStream(_unclosed(file), layout.codec) if self._is_compressed else file
         if layout.format == "csv" and layout.header:
             self._file.write(csv_header(columns, layout))
 
     def write(self, batch: pa.RecordBatch) -> None:
-        lines = csv_lines if self._layout.format == "csv" else json_lines
-        self._file.write(lines(batch, self._columns, self._layout))
+        self._file.write(self._lines(batch, self._columns, self._layout))
 
     def close(self) -> None:
-        if self._closes:
+        if self._is_compressed:
             self._file.close()
 
 
-def _Open(file: BinaryIO) -> Any:
-    """``file`` for a stream whose end does not close it."""
+def _unclosed(file: BinaryIO) -> pa.PythonFile:
+    """``file`` for a writer whose end must not close it."""
     import pyarrow as pa
 
     return pa.PythonFile(cast(Any, _Unclosed(file)), "w")

@@ -24,11 +24,11 @@ _ENDING = ".json"
 
 @dataclass(frozen=True)
 class DataFile:
-    """``path`` is relative to the table's folder; ``bytes`` as stored."""
+    """``path`` is relative to the table's folder; ``size`` in bytes."""
 
     path: str
     rows: int
-    bytes: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Manifest:
         return sum(file.rows for file in self.files)
 
     @property
-    def bytes(self) -> int:
-        return sum(file.bytes for file in self.files)
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
 
     def to_json(self) -> bytes:
         document = {

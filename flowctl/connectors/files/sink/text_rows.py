@@ -14,6 +14,8 @@ from flowctl.spec.files_layout import FilesLayout
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_INFINITIES = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
 
 def json_lines(batch: pa.RecordBatch, columns: Sequence[Column], _layout: FilesLayout) -> bytes:
     return _joined(objects(batch, columns))
@@ -26,7 +28,7 @@ def csv_header(columns: Sequence[Column], layout: FilesLayout) -> bytes:
 
 
 def csv_lines(batch: pa.RecordBatch, columns: Sequence[Column], layout: FilesLayout) -> bytes:
-    """Values of text columns are in quotes, nulls never are."""
+    """Values of text columns are in quotes, which are doubled within them; nulls never are."""
     import pyarrow.compute as pc
 
     values = [_csv_values(batch.column(column.name), column, layout) for column in columns]
@@ -37,29 +39,37 @@ def _csv_values(values: pa.Array, column: Column, layout: FilesLayout) -> pa.Str
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found: Any = texts(values, column, as_csv=True)
+    found = _csv_texts(values, column)
     if layout.null_value and pc.any(pc.equal(found, layout.null_value)).as_py():
         raise TableError(
             f"column {column.name} holds the text {layout.null_value!r}, which stands for null in these files",
             hint="Set another `null_value` in `to.format`",
         )
-    if column.type in (types.STRING, types.BINARY) or isinstance(column.type, types.Array | types.Struct):
+    if column.type == types.STRING:
         quote = layout.quote
         found = pc.binary_join_element_wise(quote, pc.replace_substring(found, quote, quote * 2), quote, "")
     return pc.fill_null(found, pa.scalar(layout.null_value))
 
 
+def _csv_texts(values: pa.Array, column: Column) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.type not in (types.FLOAT, types.DOUBLE):
+        return texts(values, column, as_base64=True)
+    found: Any = values.cast(pa.string())
+    for written, text in _INFINITIES.items():
+        found = pc.if_else(pc.equal(found, written), text, found)
+    return found
+
+
 def _joined(lines: pa.StringArray) -> bytes:
+    """The bytes of all lines, each with its line feed."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not len(lines):
         return b""
-    whole = pc.binary_join_element_wise(lines, "\n", "")
-    if isinstance(whole, pa.ChunkedArray):
-        whole = whole.combine_chunks()
-    data: memoryview = memoryview(whole.buffers()[2])
-    first, last = whole.cast(pa.large_string()), len(whole)  # offsets in a form that is read the same for slices
-    offsets = memoryview(first.buffers()[1]).cast("q")
-    values = memoryview(first.buffers()[2]) if first.buffers()[2] is not None else data
-    return bytes(values[offsets[first.offset] : offsets[first.offset + last]])
+    one = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+    whole: bytes = pc.binary_join(one, "\n")[0].as_buffer().to_pybytes()
+    return whole + b"\n"
