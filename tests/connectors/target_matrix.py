@@ -24,7 +24,7 @@ from flowctl.engine.session import has_jvm
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 from flowctl.storage.buffer import Buffer
-from tests.e2e.flows import duckdb_rows
+from tests.e2e.flows import duckdb_rows, live_files
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,32 @@ def delta(request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Iter
         )
 
 
+@contextmanager
+def files(_request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Iterator[Place]:
+    """Its outside reader follows the manifest."""
+    root, name = folder / "files", f"t {uuid.uuid4().hex[:6]}"
+
+    def read(columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        paths = live_files(root / name)
+        listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
+        query = f"SELECT {_listed(columns)} FROM read_parquet([{listed}], union_by_name = true)"
+        return duckdb_rows(folder / "reader.duckdb", query) if paths else []
+
+    def refuse(_statement: str) -> None:
+        raise NotImplementedError("files run no statements")
+
+    with opened("files", {"path": str(root)}, scratch) as target:
+        yield Place("files", {"path": str(root)}, target, ObjectName((name,)), read, refuse)
+
+
 def _listed(columns: Sequence[str]) -> str:
     return ", ".join(f'"{name}"' for name in columns)
 
 
-FACTORIES: dict[str, Factory] = {"delta": delta, "duckdb": duckdb, "postgres": postgres, "sqlite": sqlite}
+FACTORIES: dict[str, Factory] = {
+    "delta": delta,
+    "duckdb": duckdb,
+    "files": files,
+    "postgres": postgres,
+    "sqlite": sqlite,
+}

@@ -138,6 +138,13 @@ def duckdb_rows(path: Path, statement: str) -> list[Row]:
     return sorted((tuple(row.values()) for row in rows), key=repr)
 
 
+def live_files(folder: Path) -> list[Path]:
+    """The files of a table that is written as files, by its newest manifest."""
+    manifests = sorted((folder / "_flowctl/commits").glob("*.json"))
+    listed = json.loads(manifests[-1].read_text())["files"] if manifests else []
+    return [folder / file["path"] for file in listed]
+
+
 def postgres_rows(url: str, query: str) -> list[Row]:
     import psycopg
 
