@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from flowctl.engine.session import has_jvm
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 from flowctl.storage.buffer import Buffer
-from tests.e2e.flows import duckdb_rows, live_files
+from tests.e2e.flows import duckdb_rows, files_rows
 
 
 @dataclass(frozen=True)
@@ -152,17 +153,11 @@ def files(_request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Ite
     """Its outside reader follows the manifest."""
     root, name = folder / "files", f"t {uuid.uuid4().hex[:6]}"
 
-    def read(columns: Sequence[str]) -> list[tuple[Any, ...]]:
-        paths = live_files(root / name)
-        listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
-        query = f"SELECT {_listed(columns)} FROM read_parquet([{listed}], union_by_name = true)"
-        return duckdb_rows(folder / "reader.duckdb", query) if paths else []
-
     def refuse(_statement: str) -> None:
         raise NotImplementedError("files run no statements")
 
     with opened("files", {"path": str(root)}, scratch) as target:
-        yield Place("files", {"path": str(root)}, target, ObjectName((name,)), read, refuse)
+        yield Place("files", {"path": str(root)}, target, ObjectName((name,)), partial(files_rows, root / name), refuse)
 
 
 def _listed(columns: Sequence[str]) -> str:

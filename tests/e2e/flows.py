@@ -138,11 +138,23 @@ def duckdb_rows(path: Path, statement: str) -> list[Row]:
     return sorted((tuple(row.values()) for row in rows), key=repr)
 
 
-def live_files(folder: Path) -> list[Path]:
-    """The files of a table that is written as files, by its newest manifest."""
-    manifests = sorted((folder / "_flowctl/commits").glob("*.json"))
-    listed = json.loads(manifests[-1].read_text())["files"] if manifests else []
-    return [folder / file["path"] for file in listed]
+def newest_manifest(folder: Path) -> Mapping[str, Any]:
+    """Of a table that is written as files; there must be one."""
+    found: Mapping[str, Any] = json.loads(max((folder / "_flowctl/commits").glob("*.json")).read_text())
+    return found
+
+
+def files_rows(folder: Path, columns: Sequence[str]) -> list[Row]:
+    """Of a table that is written as Parquet files, as a reader that follows its manifest sees it now."""
+    import duckdb
+
+    paths = [f"{folder}/{file['path']}" for file in newest_manifest(folder)["files"]]
+    if not paths:
+        return []
+    with duckdb.connect() as connection:
+        read = connection.read_parquet(paths, union_by_name=True)
+        rows = read.select(*(duckdb.ColumnExpression(name) for name in columns)).to_arrow_table().to_pylist()
+    return sorted((tuple(row.values()) for row in rows), key=repr)
 
 
 def postgres_rows(url: str, query: str) -> list[Row]:

@@ -9,10 +9,16 @@ from typing import Literal
 
 from deltalake import DeltaTable
 
-from tests.e2e.flows import Row, delta_rows, duckdb_rows, postgres_rows, sqlite_rows
+from flowctl.spec.schema import target_modes
+from tests.e2e.flows import Row, delta_rows, duckdb_rows, files_rows, newest_manifest, postgres_rows, sqlite_rows
 
-Kind = Literal["delta", "sqlite", "duckdb", "postgres"]
-KINDS: tuple[Kind, ...] = ("delta", "sqlite", "duckdb", "postgres")
+Kind = Literal["delta", "sqlite", "duckdb", "postgres", "files"]
+KINDS: tuple[Kind, ...] = ("delta", "sqlite", "duckdb", "postgres", "files")
+
+
+def kinds_with(*modes: str) -> tuple[Kind, ...]:
+    """Those that can take all of ``modes``."""
+    return tuple(kind for kind in KINDS if set(modes) <= set(target_modes(kind)))
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class TargetPlace:
     location: str
 
     def rows(self, columns: Sequence[str]) -> list[Row]:
-        """The table's rows, as text where the three systems show one value differently."""
+        """The table's rows, as text where the systems show one value differently."""
         names = ", ".join(f'"{name}"' for name in columns)
         match self.kind:
             case "delta":
@@ -34,6 +40,8 @@ class TargetPlace:
                 found = sqlite_rows(Path(self.location), f'SELECT {names} FROM "{self.object}"')
             case "duckdb":
                 found = duckdb_rows(Path(self.location), f'SELECT {names} FROM "{self.object}"')
+            case "files":
+                found = files_rows(Path(self.location) / self.object, columns)
             case "postgres":
                 found = postgres_rows(self.location, f"SELECT {names} FROM {self.object}")
         return sorted((tuple(_plain(value) for value in row) for row in found), key=repr)
@@ -48,6 +56,8 @@ class TargetPlace:
             case "duckdb":
                 query = f"SELECT column_name FROM duckdb_columns() WHERE table_name = '{self.object}'"
                 return [str(name) for (name,) in duckdb_rows(Path(self.location), query)]
+            case "files":
+                return [str(column["name"]) for column in newest_manifest(Path(self.location) / self.object)["columns"]]
             case "postgres":
                 query = f"SELECT attname FROM pg_attribute WHERE attrelid = '{self.object}'::regclass AND attnum > 0"
                 found = postgres_rows(self.location, f"{query} AND NOT attisdropped")
@@ -63,6 +73,8 @@ def place(kind: Kind, folder: Path, postgres_url: str) -> TargetPlace:
         case "duckdb":
             connection = "{type: duckdb, path: target.duckdb}"
             return TargetPlace(kind, connection, "orders", str(folder / "target.duckdb"))
+        case "files":
+            return TargetPlace(kind, "{type: files, path: files}", "orders", str(folder / "files"))
         case "postgres":
             secret = postgres_url.replace("etl-secret", "${secret:env:PG_PASSWORD}")
             return TargetPlace(kind, f'{{type: postgres, url: "{secret}"}}', "public.orders", postgres_url)

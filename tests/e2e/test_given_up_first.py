@@ -32,6 +32,7 @@ SOME: dict[Kind, tuple[Point, ...]] = {
     "delta": ("after_quarantine", "before_commit"),
     "sqlite": ("after_quarantine",),
     "duckdb": ("after_quarantine",),
+    "files": ("after_quarantine", "in_commit"),
     "postgres": ("in_commit",),
 }
 

@@ -20,7 +20,7 @@ from flowctl.model.step import Load, Plan, Recover
 from flowctl.plan.document import from_json, to_json
 from tests.connectors.whole_runs import SharedRuns
 from tests.e2e.flows import Row, postgres_rows, sqlite_script
-from tests.e2e.targets import KINDS, Kind, TargetPlace
+from tests.e2e.targets import KINDS, Kind, TargetPlace, kinds_with
 
 SOURCE = """
 CREATE TABLE orders (id INTEGER, "a.b`c" TEXT, amount DECIMAL(12,2), ratio DOUBLE, gone BOOLEAN,
@@ -142,6 +142,8 @@ def flow(request: pytest.FixtureRequest, tmp_path: Path, engine: Engine, monkeyp
             location, connection = str(tmp_path / "target.db"), {"type": "sqlite", "path": "target.db"}
         case "duckdb":
             location, connection = str(tmp_path / "target.duckdb"), {"type": "duckdb", "path": "target.duckdb"}
+        case "files":
+            location, connection = str(tmp_path / "files"), {"type": "files", "path": "files"}
         case "postgres":
             location = request.getfixturevalue("postgres_database")
             monkeypatch.setenv("PG_PASSWORD", "etl-secret")
@@ -159,8 +161,8 @@ SHORT = {("delta", "scd2"), ("postgres", "soft missing keys"), ("sqlite", "appen
     ("flow", "name"),
     [
         pytest.param(kind, name, marks=pytest.mark.long_on_spark if (kind, name) in SHORT else pytest.mark.full)
-        for kind in KINDS
         for name in TABLES
+        for kind in kinds_with(TABLES[name]["mode"])
     ],
     indirect=["flow"],
 )
@@ -190,7 +192,7 @@ HISTORIES = {"rows": TABLES["truncate"], "other keys": {**TABLES["scd2"], "key":
 
 @pytest.mark.parametrize(
     ("flow", "before"),
-    [pytest.param(kind, name, marks=pytest.mark.full) for kind in KINDS for name in HISTORIES],
+    [pytest.param(kind, name, marks=pytest.mark.full) for kind in kinds_with("scd2") for name in HISTORIES],
     indirect=["flow"],
 )
 def test_a_history_in_the_place_of_something_else(flow: Flow, before: str) -> None:
