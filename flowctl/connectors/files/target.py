@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from flowctl import crashpoints
@@ -37,7 +37,9 @@ from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import Layout
+from flowctl.storage.blobs import BlobStore
 from flowctl.storage.buffer import Buffer
+from flowctl.storage.options import open_store
 from flowctl.storage.urls import path_place
 
 if TYPE_CHECKING:
@@ -179,8 +181,12 @@ class FilesTarget(Target):
         return replace(commit, counts=counts, warnings=warnings)
 
     def _folder(self, object: ObjectName) -> TableFolder:
-        url = "/".join([self.root.url.rstrip("/"), *object.parts])
-        return TableFolder(replace(self.root, url=url), self.context.storage)
+        path = "/".join(object.parts)
+        return TableFolder(replace(self.root, url=f"{self.root.url.rstrip('/')}/{path}"), path, self._blobs)
+
+    @cached_property
+    def _blobs(self) -> BlobStore:
+        return open_store(self.root.url, self.context.storage, private=False)
 
     @property
     def _buffer(self) -> Buffer:

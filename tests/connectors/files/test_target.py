@@ -119,7 +119,7 @@ def _unanswered(_folder: TableFolder, _manifest: Manifest) -> bool:
 def test_a_failed_write_leaves_no_file(table: Table) -> None:
     table.write([row(1)], 1)
     with pytest.raises(TableError, match="expected"):
-        table.write([row(2)], 2, rows=7)
+        table.write([row(2)], 2, counted=7)
     assert len(table.data_files()) == 1
     assert table.names("_flowctl/unfinished") == []
 
@@ -155,7 +155,7 @@ def test_manifests_are_kept_for_a_while(tmp_path: Path, monkeypatch: pytest.Monk
     for seq in (1, 2, 3, 4, 5, 6):
         table.write([row(seq)], seq)
         if seq == 2:
-            standing.append(newest(table.target()._folder(ObjectName(("sales/orders",)))))
+            standing.append(newest(table.target._folder(ObjectName(("sales/orders",)))))
     assert [int(name[-25:-5]) for name in table.names("_flowctl/commits")] == [5, 6]
 
     def stale(folder: TableFolder) -> Manifest:
@@ -164,18 +164,16 @@ def test_manifests_are_kept_for_a_while(tmp_path: Path, monkeypatch: pytest.Monk
     job = table.job(3)
     monkeypatch.setattr(TableFolder, "newest", stale)
     with pytest.raises(StateConflict):
-        table.target()._commit(replace(job, record=replace(job.record, intent_id="another")), None)
+        table.target._commit(replace(job, record=replace(job.record, intent_id="another")), None)
     assert ids(table) == [1, 2, 3, 4, 5, 6]
 
 
 def test_large_batches_become_several_files(tmp_path: Path) -> None:
     for format in ("parquet", "csv"):
-        table = Table(str(tmp_path / format), layout=FilesLayout(format, "none", file_bytes=5 << 20))  # type: ignore[arg-type]
-        rows = [row(number, f"{number:0100}" * 10) for number in range(40_000)]
+        table = Table(str(tmp_path / format), layout=FilesLayout(format, "none", file_bytes=1 << 20))  # type: ignore[arg-type]
+        rows = [row(number, f"{number:0100}" * 10) for number in range(8_000)]
         table.write(rows, 1)
-        assert ids(table) == sorted(
-            (one["id"] for one in rows), key=lambda id: str((str(id) if format == "csv" else id,))
-        )
+        assert sorted(ids(table)) == [one["id"] for one in rows]
         assert len(table.data_files()) > 1, format
 
 
@@ -264,7 +262,7 @@ def test_files_that_came_after_an_intent_are_not_taken_for_its_own(table: Table)
 
 
 def test_a_void_before_the_first_commit_makes_no_table(table: Table) -> None:
-    void = table.target().void(table.job(1))
+    void = table.target.void(table.job(1))
     assert (void.void, table.info(), table.committed().seq) == (True, None, 1)
     with pytest.raises(StateConflict):
         table.write([row(1)], 1)

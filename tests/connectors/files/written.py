@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import fsspec
@@ -46,8 +47,8 @@ class Table:
     columns: Sequence[Column] = COLUMNS
     lineage: str = "lineage-1"
 
+    @cached_property
     def target(self) -> FilesTarget:
-        """Opened anew, as another process would."""
         context = OpenContext(self.storage)
         return FilesTarget(file_root(self.url, context), context, CAPABILITIES)
 
@@ -58,11 +59,13 @@ class Table:
         mode: Mode = "append",
         *,
         before_commit: Callable[[], None] = lambda: None,
-        **parts: Any,
+        counted: int | None = None,
+        record: Commit | None = None,
     ) -> Commit:
-        target, job = self.target(), self.job(seq, mode)
+        target, job = self.target, self.job(seq, mode)
         batch = InMemory(pa.Table.from_pylist(list(rows), arrow_schema(self.columns)))
-        return target.write(None, batch, replace(job, before_commit=before_commit, **parts))  # type: ignore[arg-type]
+        job = replace(job, before_commit=before_commit, rows=counted, record=record or job.record)
+        return target.write(None, batch, job)  # type: ignore[arg-type]
 
     def job(self, seq: int, mode: Mode = "append") -> WriteJob:
         info = self.info()
@@ -71,10 +74,10 @@ class Table:
         return WriteJob(record, OBJECT, mode, tuple(self.columns), layout=Layout(files=self.layout))
 
     def info(self) -> TableInfo | None:
-        return self.target().describe([OBJECT])[OBJECT]
+        return self.target.describe([OBJECT])[OBJECT]
 
     def committed(self) -> Commit | None:
-        return self.target().committed([CommitLookup(self.lineage, "orders", OBJECT)])["orders"]
+        return self.target.committed([CommitLookup(self.lineage, "orders", OBJECT)])["orders"]
 
     def manifest(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.read(max(self.names("_flowctl/commits"))))
@@ -127,7 +130,7 @@ def _csv(content: bytes, table: Table) -> list[tuple[Any, ...]]:
     return [tuple(line) for line in lines[1 if layout.header else 0 :]]
 
 
-def _json(content: bytes, table: Table) -> list[tuple[Any, ...]]:
+def _json(content: bytes) -> list[tuple[Any, ...]]:
     return [tuple(json.loads(line).values()) for line in content.decode().splitlines()]
 
 
@@ -139,5 +142,5 @@ _READERS: dict[str, Callable[[bytes, Table], list[tuple[Any, ...]]]] = {
     "parquet": lambda content, table: _tuples(pq.read_table(io.BytesIO(content))),
     "orc": lambda content, table: _tuples(orc.ORCFile(io.BytesIO(content)).read()),
     "csv": _csv,
-    "jsonl": _json,
+    "jsonl": lambda content, table: _json(content),
 }

@@ -13,7 +13,7 @@ from flowctl.spec.files_layout import FileFormat, FilesLayout
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: A row group, or a stripe, is written when it reaches this size (Arrow bytes).
+#: A row group, or a stripe, is written when it reaches this size (Arrow bytes), or that of a whole file.
 _GROUP_BYTES = 64 * 2**20
 _SUFFIXES = {"gzip": ".gz", "zstd": ".zst", "bz2": ".bz2"}
 #: Without this key in a file, Spark reads days before 1582 as its configuration says; with it, as they are.
@@ -40,8 +40,9 @@ def encoder(file: BinaryIO, columns: Sequence[Column], layout: FilesLayout) -> E
 class _Grouped:
     """Collects batches into groups, which its writer writes one at a time."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[Column], layout: FilesLayout) -> None:
         self._schema = arrow_schema(columns)
+        self._group_bytes = min(_GROUP_BYTES, layout.file_bytes)
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self._writer: Any = None
@@ -49,7 +50,7 @@ class _Grouped:
     def write(self, batch: pa.RecordBatch) -> None:
         self._waiting.append(batch)
         self._bytes += batch.nbytes
-        if self._bytes >= _GROUP_BYTES:
+        if self._bytes >= self._group_bytes:
             self._flush()
 
     def close(self) -> None:
@@ -72,7 +73,7 @@ class _Parquet(_Grouped):
         import pyarrow.parquet as pq
         import pyspark
 
-        super().__init__(columns)
+        super().__init__(columns, layout)
         self._schema = self._schema.with_metadata({_VERSION: pyspark.__version__.encode()})
         self._writer = pq.ParquetWriter(
             file,
@@ -90,7 +91,7 @@ class _Orc(_Grouped):
     def __init__(self, file: BinaryIO, columns: Sequence[Column], layout: FilesLayout) -> None:
         from pyarrow import orc
 
-        super().__init__(columns)
+        super().__init__(columns, layout)
         codec = "uncompressed" if layout.codec == "none" else layout.codec
         self._writer = orc.ORCWriter(_unclosed(file), compression=codec)
 

@@ -24,13 +24,11 @@ from flowctl.errors import AbortRun, AccessDenied, TableError, TransientError
 from flowctl.storage import access
 from flowctl.storage.blobs import BlobStore
 from flowctl.storage.durable import make_folder, sync_folder
-from flowctl.storage.options import Storage, open_store
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 OWN = "_flowctl"
-_COMMITS = "commits/"
 _UNFINISHED = f"{OWN}/unfinished"
 #: Manifests kept. A writer that stands on a version which is gone finds out when it reads its commit back.
 _KEPT = 100
@@ -106,10 +104,12 @@ class NewFile:
 
 @dataclass(frozen=True)
 class TableFolder:
-    """``root`` is the table's own folder."""
+    """``root`` is the table's own folder, ``path`` its place in ``blobs``, which many folders share: each client of a
+    store takes a while to start."""
 
     root: FileRoot
-    storage: Storage = field(repr=False)
+    path: str
+    blobs: BlobStore = field(repr=False)
 
     def newest(self) -> Manifest:
         """The newest manifest; version 0 if there is none."""
@@ -119,15 +119,15 @@ class TableFolder:
                 version = max(self._versions(), default=0)
                 if not version:
                     return Manifest()
-                name = _COMMITS + file_name(version)
-                if (content := self._blobs.get(name)) is not None:  # else it was removed, so there is a newer one
-                    return manifest_of(version, content, f"{self.root.url}/{OWN}/{name}")
+                name = self._commits + file_name(version)
+                if (content := self.blobs.get(name)) is not None:  # else it was removed, so there is a newer one
+                    return manifest_of(version, content, f"{self.blobs.url}/{name}")
 
     def create(self, manifest: Manifest) -> bool:
         """False if the version exists."""
         delays.pause()
         with self.own_errors():
-            return self._blobs.create(_COMMITS + file_name(manifest.version), manifest.to_json())
+            return self.blobs.create(self._commits + file_name(manifest.version), manifest.to_json())
 
     def clean(self, manifest: Manifest) -> None:
         """After the commit of ``manifest``: removes files that no commit names, or will name, and manifests that are no
@@ -138,7 +138,7 @@ class TableFolder:
                     self.file_system.rm_file(self.full(path))
             for version in self._versions():
                 if version <= manifest.version - _KEPT:
-                    self._blobs.delete(_COMMITS + file_name(version))
+                    self.blobs.delete(self._commits + file_name(version))
 
     def foreign_name(self) -> str | None:
         """The name of something that flowctl has not written here; None if there is nothing."""
@@ -160,18 +160,19 @@ class TableFolder:
     def file_system_root(self) -> tuple[AbstractFileSystem, str]:
         return self.root.file_system()
 
-    @cached_property
-    def _blobs(self) -> BlobStore:
-        return open_store(f"{self.root.url}/{OWN}", self.storage, private=False)
+    @property
+    def _commits(self) -> str:
+        return f"{self.path}/{OWN}/commits/"
 
     def _versions(self) -> list[int]:
-        found = (version_of(blob.name.removeprefix(_COMMITS)) for blob in self._blobs.list(_COMMITS))
+        found = (version_of(blob.name.removeprefix(self._commits)) for blob in self.blobs.list(self._commits))
         return [version for version in found if version is not None]
 
     def _stored(self) -> Iterator[str]:
-        """The paths of all files that flowctl has written here, and those that were never finished."""
+        """The paths of all files that flowctl has written here, and on a disk those that were never finished."""
         yield from filter(_NAME.fullmatch, self._names(""))
-        yield from (f"{_UNFINISHED}/{name}" for name in self._names(_UNFINISHED) if _NAME.fullmatch(name))
+        if self.root.is_local:
+            yield from (f"{_UNFINISHED}/{name}" for name in self._names(_UNFINISHED) if _NAME.fullmatch(name))
 
     def _names(self, below: str) -> list[str]:
         place = self.full(below).rstrip("/")

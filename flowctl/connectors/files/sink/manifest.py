@@ -90,7 +90,7 @@ def manifest_of(version: int, content: bytes, place: str) -> Manifest:
     try:
         document: Mapping[str, Any] = json.loads(content)
         if document["flowctl_files"] != _FORMAT:
-            raise TableError(f"{place} was written by a newer flowctl", hint="Upgrade flowctl")
+            raise TableError(f"{place} was written by a newer flowctl", hint="Install a newer flowctl")
         return Manifest(
             version,
             document["id"],
