@@ -153,7 +153,8 @@ def files_rows(folder: Path, columns: Sequence[str]) -> list[Row]:
         return []
     with duckdb.connect() as connection:
         read = connection.read_parquet(paths, union_by_name=True)
-        rows = read.select(*(duckdb.ColumnExpression(name) for name in columns)).to_arrow_table().to_pylist()
+        listed = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        rows = read.project(listed).to_arrow_table().to_pylist()
     return sorted((tuple(row.values()) for row in rows), key=repr)
 
 

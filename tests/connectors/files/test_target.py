@@ -190,7 +190,7 @@ def test_csv_tells_null_from_empty_text_and_keeps_every_number(tmp_path: Path) -
     table = Table(str(tmp_path), layout=layout, columns=columns)
     table.write([{"note": "", "ratio": float("-inf"), "data": b"\xff"}, {"ratio": 5e-324, "gone": True}], 1)
     assert table.contents() == [
-        b'"note";"ratio";"amount";"data";"at";"gone"\n"";-Infinity;\\N;/w==;\\N;\\N\n\\N;5e-324;\\N;\\N;\\N;true\n'
+        b'"note";"ratio";"amount";"data";"at";"gone"\n"";-Infinity;\\N;"/w==";\\N;\\N\n\\N;5e-324;\\N;\\N;\\N;true\n'
     ]
     with pytest.raises(TableError, match="column note holds the text"):
         table.write([{"note": "\\N"}], 2)

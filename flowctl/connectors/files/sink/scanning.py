@@ -75,5 +75,5 @@ def _options(manifest: Manifest, columns: Sequence[Column]) -> Mapping[str, Any]
             "multiline": True,
         }
     if dialect.format == "jsonl" or not dialect.header:
-        options["schema"] = {column.name: types.spark_ddl(column.type) for column in columns}
+        options["schema"] = {column.name: str(column.type) for column in columns}
     return options

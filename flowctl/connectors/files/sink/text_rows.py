@@ -28,7 +28,7 @@ def csv_header(columns: Sequence[Column], layout: FilesLayout) -> bytes:
 
 
 def csv_lines(batch: pa.RecordBatch, columns: Sequence[Column], layout: FilesLayout) -> bytes:
-    """Values of text columns are in quotes, which are doubled within them; nulls never are."""
+    """Text, and bytes as base64, is in quotes, which are doubled within it; nulls never are."""
     import pyarrow.compute as pc
 
     values = [_csv_values(batch.column(column.name), column, layout) for column in columns]
@@ -45,7 +45,7 @@ def _csv_values(values: pa.Array, column: Column, layout: FilesLayout) -> pa.Str
             f"column {column.name} holds the text {layout.null_value!r}, which stands for null in these files",
             hint="Set another `null_value` in `to.format`",
         )
-    if column.type == types.STRING:
+    if column.type in (types.STRING, types.BINARY):
         quote = layout.quote
         found = pc.binary_join_element_wise(quote, pc.replace_substring(found, quote, quote * 2), quote, "")
     return pc.fill_null(found, pa.scalar(layout.null_value))
