@@ -7,13 +7,15 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 
 from flowctl.connectors import registry
 from flowctl.engine.base import Engine
 from flowctl.engine.start import open_engine
+from flowctl.model.mode import Mode
+from flowctl.spec.schema import connector_types, target_modes
 from flowctl.spec.spec import SparkSettings
 from flowctl.storage.blobs import BlobStore
 from tests import engines
@@ -56,7 +58,7 @@ STORES = [
 
 
 #: Targets that this process writes alone, whatever the engine: their tests are `full` on Spark.
-EMBEDDED = ("duckdb", "mysql", "sqlite")
+EMBEDDED = ("duckdb", "files", "mysql", "sqlite")
 #: Of those, databases whose suite is long on Sail too, but for the tests marked `smoke`.
 LONG = ("mysql",)
 
@@ -71,6 +73,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.engine)
         if item.get_closest_marker("engine"):
             _mark_for_engine(item)
+        _skip_modes(item)
+
+
+def _skip_modes(item: pytest.Item) -> None:
+    """Skips a test that writes with a mode which its target cannot take."""
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    place = given.get("place", given.get("kind"))
+    if place not in connector_types():
+        return
+    able = target_modes(place)
+    modes = {mode for marker in item.iter_markers("modes") for mode in marker.args}
+    if unable := sorted((modes | {given.get("mode", able[0])}) & set(get_args(Mode)) - set(able)):
+        item.add_marker(pytest.mark.skip(reason=f"{place} cannot take mode {', '.join(unable)}"))
 
 
 def _mark_for_engine(item: pytest.Item) -> None:

@@ -26,7 +26,7 @@ from flowctl.init.render import Outline, render
 from flowctl.model.table_info import ObjectName, RowEstimate
 from flowctl.observe.asking import ask_for_each
 from flowctl.spec.names import ObjectSyntax
-from flowctl.spec.schema import object_syntax
+from flowctl.spec.schema import object_syntax, target_modes
 from flowctl.text import some
 
 
@@ -91,7 +91,7 @@ def _decisions(source: Place, target: Place, folder: Path, options: InitOptions)
     refuses = registry.capabilities(target.type).target
     assert capabilities is not None
     assert refuses is not None
-    setting = Setting(capabilities.position, refuses.refuses_names)
+    setting = Setting(capabilities.position, refuses.refuses_names, "merge" in target_modes(target.type))
     ids = table_ids([one.name or one.object.parts for one in survey.tables])
     decided = [
         decide(id, table, answers.get(table.object, {}), setting) for id, table in zip(ids, survey.tables, strict=True)

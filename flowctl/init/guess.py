@@ -43,10 +43,12 @@ Answers = Mapping[str, HighWatermark]
 
 @dataclass(frozen=True)
 class Setting:
-    """What holds for all tables: how the source shows its position, and why the target refuses a column's name."""
+    """What holds for all tables: how the source shows its position, why the target refuses a column's name, and whether
+    it can merge."""
 
     position: Literal["cursor", "files", "offsets", "version", "none"]
     refuses_name: Callable[[str], str | None] = lambda name: None
+    can_merge: bool = True
 
 
 def questions(table: Surveyed) -> tuple[Column, ...]:
@@ -98,6 +100,19 @@ def _decide_mode(id: str, table: Surveyed, info: TableInfo, answers: Answers, se
     if setting.position == "version":
         ask = "mode merge with a key, or append if rows are only added, reads only what has changed"
         return Decision(id, table.object, "truncate", "no key; replaced with each new version", decide=(ask,))
+    decided = _of_rows(id, table, info, answers)
+    return decided if setting.can_merge or decided.mode != "merge" else _unmerged(decided, info)
+
+
+def _unmerged(decided: Decision, info: TableInfo) -> Decision:
+    """For a target whose rows cannot be changed."""
+    reason = f"the target cannot merge: {_all(_rows(info))} are replaced in every run"
+    ask = "if rows are never updated, use mode append with a cursor: it reads only new ones"
+    large = () if _is_small(info) else (ask,)
+    return Decision(decided.id, decided.object, "truncate", reason, decide=large)
+
+
+def _of_rows(id: str, table: Surveyed, info: TableInfo, answers: Answers) -> Decision:
     key, about_key = _key(table, answers)
     cursor = next(_usable(table, answers, _is_updated), None)
     if key and cursor:

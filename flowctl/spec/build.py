@@ -9,7 +9,8 @@ from typing import Any
 from flowctl.diagnostics import Mark
 from flowctl.expect.expectation import Expectation
 from flowctl.expect.kinds import kinds
-from flowctl.model.units import fraction, seconds
+from flowctl.model.units import fraction, seconds, size
+from flowctl.spec.files_layout import FILE_FORMATS, FilesLayout
 from flowctl.spec.node import Node, plain, scalar_text
 from flowctl.spec.schema import definition
 from flowctl.spec.secrets import Masked, parse_secrets
@@ -36,7 +37,7 @@ from flowctl.spec.spec import (
     TargetRef,
     TopicSource,
 )
-from flowctl.spec.topic_layout import TopicCreation, TopicLayout
+from flowctl.spec.topic_layout import MESSAGE_FORMATS, MessageFormat, TopicCreation, TopicLayout
 
 
 def table(id: str, node: Node, source: Source, target: TargetRef, letters: TargetRef | None) -> TableSpec:
@@ -67,7 +68,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef, letters: Targe
         columns=ColumnRules(**_frozen(get("columns", {}))),
         where=get("where", None),
         read=ReadHints(**get("read", {})),
-        layout=Layout(**_frozen(get("layout", {})), topic=_topic(get("to", {}))),
+        layout=Layout(**_frozen(get("layout", {})), topic=_topic(get("to", {})), files=_files(get("to", {}))),
         expect=tuple(map(_expectation, expect.items)) if expect else (),
         guard=Guard(**_fractions(get("guard", {}))),
         dead_letters=_dead_letters(get("dead_letters", {}), letters) if "dead_letters" in node.entries else None,
@@ -89,7 +90,7 @@ def _topic(to: Any) -> TopicLayout:
     """``to`` may be text, which has no settings."""
     given = to if isinstance(to, dict) else {}
     format = given.get("format", {})
-    kind = format.get("type", "json")
+    kind: MessageFormat = next((kind for kind in MESSAGE_FORMATS if kind == format.get("type")), "json")
     return TopicLayout(
         format=kind,
         registry=format.get("registry", kind != "json"),
@@ -99,6 +100,17 @@ def _topic(to: Any) -> TopicLayout:
         delivery=given.get("delivery", "exactly_once"),
         create=_creation(given),
     )
+
+
+def _files(to: Any) -> FilesLayout:
+    format = to.get("format", {}) if isinstance(to, dict) else {}
+    given = {key: value for key, value in format.items() if key in _OF_FILES}
+    kind = next((kind for kind in FILE_FORMATS if kind == format.get("type")), FilesLayout.format)
+    file_bytes = size(format["file_size"]) if "file_size" in format else FilesLayout.file_bytes
+    return FilesLayout(format=kind, file_bytes=file_bytes, **given)
+
+
+_OF_FILES = ("compression", "header", "delimiter", "quote", "null_value")
 
 
 def _creation(to: Any) -> TopicCreation | None:

@@ -94,7 +94,7 @@ def target_of(node: Node, connections: ConnectionTypes, findings: Findings, defa
     return TargetRef(connection, parts) if parts else None
 
 
-#: Keys of `to` that only topics have.
+#: Keys of `to` that topics have; other types have those that their schema names.
 OF_TOPICS = ("format", "key", "headers", "delivery", "create")
 
 
@@ -107,9 +107,11 @@ def _fits(to: Node, type: str, connection: str, findings: Findings) -> bool:
             hint = "Write `topic` for Kafka, `table` for databases and `path` for files"
             findings.error(to.entries[key], f"`{connection}` {has}", hint, "to-one-of")
             return False
+    takes = (role(type, "target") or {}).get("properties", {}).get("to", {}).get("properties", {})
     for key in OF_TOPICS:
-        if key in to.entries and not is_of_topics:
-            findings.error(to.entries[key].place, f"`to.{key}` belongs to topics", "Remove it", "unusable-key")
+        if key in to.entries and not is_of_topics and key not in takes:
+            whose = "topics and files" if key == "format" else "topics"
+            findings.error(to.entries[key].place, f"`to.{key}` belongs to {whose}", "Remove it", "unusable-key")
             return False
     return True
 

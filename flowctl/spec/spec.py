@@ -14,6 +14,7 @@ from flowctl.expect.expectation import Expectation
 from flowctl.model.mode import Mode
 from flowctl.model.position import OffsetsPosition
 from flowctl.model.table_info import ObjectName
+from flowctl.spec.files_layout import FilesLayout
 from flowctl.spec.topic_layout import TopicCreation, TopicLayout
 
 #: What defines a connection, the first place first: `--connection`, `FLOWCTL_CONN_NAME`, the spec with its includes,
@@ -176,6 +177,7 @@ class Layout:
     deletion_vectors: bool = True
     statistics: tuple[str, ...] | None = None
     topic: TopicLayout = TopicLayout()
+    files: FilesLayout = FilesLayout()
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from flowctl.spec.schema import (
 )
 from flowctl.spec.spec import ObjectSource, Source, SqlSource, StreamTable, TableSpec, TargetRef, TopicSource
 from flowctl.spec.topics import check_topic, check_written
+from flowctl.spec.written_files import check_written_files
 
 
 def check_tables(
@@ -61,6 +62,7 @@ class _Checking:
         if isinstance(source, TopicSource):
             check_topic(self.node, details)
         check_written(self.node, details)
+        check_written_files(self.node, details)
         broken = {found.mark for found in shape}
         self.findings.extend(found for found in details.diagnostics if found.mark not in broken)
         if source:

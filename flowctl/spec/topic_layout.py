@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 #: How messages that flowctl writes are encoded.
 MessageFormat = Literal["json", "avro", "protobuf"]
+MESSAGE_FORMATS: tuple[MessageFormat, ...] = get_args(MessageFormat)
 
 #: How often the messages of a commit arrive.
 Delivery = Literal["exactly_once", "at_least_once"]

@@ -12,8 +12,9 @@ from flowctl.errors import AbortRun, chain
 from flowctl.storage import access
 from flowctl.storage.blobs import BlobInfo
 
-#: Created once per store and refused from then on; a store that accepts it twice does not honour conditions.
-PROBE = "conditional-create"
+#: Created once per store and refused from then on; a store that accepts it twice does not honour conditions. Readers of
+#: files skip such a name.
+PROBE = "_conditional-create"
 #: Attempts of a create that is refused for a conflict with another request although the blob does not exist.
 CONFLICT_TRIES = 5
 

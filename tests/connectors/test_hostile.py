@@ -32,6 +32,7 @@ def test_sql_text_is_taken_as_it_is(spark: SparkSession) -> None:
 PARTITIONED = Layout(partition_by=("part",))
 
 
+@pytest.mark.modes("merge")
 @pytest.mark.parametrize(
     ("place", "layout"),
     [
@@ -57,6 +58,7 @@ def test_values_in_keys_of_a_merge(writer: Writer, layout: Layout) -> None:
     )
 
 
+@pytest.mark.modes("merge")
 @pytest.mark.long_on_spark
 @pytest.mark.parametrize("value", ["${x}zz", "it's \\n", "\\"])
 def test_bounds_of_a_batch_of_one_key(writer: Writer, value: str) -> None:
@@ -70,6 +72,7 @@ def test_bounds_of_a_batch_of_one_key(writer: Writer, value: str) -> None:
     assert [(key, Decimal(amount)) for key, amount in writer.place.read(["id", "amount"])] == [(value, Decimal(2))]
 
 
+@pytest.mark.modes("merge")
 def test_the_record_of_a_commit(writer: Writer) -> None:
     """A position may hold any text: a cursor of text is one. Delta's statements are given it as a setting of the
     session, and Spark fills in variables of settings too."""

@@ -12,13 +12,13 @@ import pytest
 from flowctl.engine.base import Engine
 from flowctl.errors import SpecError
 from flowctl.plan.document import action_of
+from flowctl.spec.schema import target_modes
 from tests.connectors.hostile import TEXTS
 from tests.connectors.hostile_tables import CURSOR, EVENT, KEY, SOURCES, came, expected, plain
 from tests.connectors.whole_runs import SharedRuns
 from tests.e2e.targets import ENV, KINDS, Databases, Kind, place, sql_place
 from tests.plan.worlds import changes
 
-MODES = ("append", "truncate", "merge", "scd2")
 #: On Spark the two ways into PostgreSQL's COPY and JDBC; on Sail, where a run costs a second, each source and mode.
 SHORT = {("parts", "postgres", "truncate"), ("postgres", "delta", "merge")}
 SHORT_ON_SAIL = {
@@ -40,7 +40,7 @@ MATRIX = [
     pytest.param(source, target, mode, marks=length(source, target, mode))
     for source in SOURCES
     for target in KINDS
-    for mode in MODES
+    for mode in target_modes(target)
 ]
 
 

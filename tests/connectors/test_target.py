@@ -147,6 +147,7 @@ def test_a_lost_lease_leaves_nothing(writer: Writer) -> None:
     assert writer.write([row(2)], 2).seq == 2
 
 
+@pytest.mark.modes("merge")
 @pytest.mark.smoke
 def test_merge_inserts_updates_and_deletes(writer: Writer) -> None:
     writer.write(upserts(row(1), row(2), row(3)), 1, "merge")
@@ -156,6 +157,7 @@ def test_merge_inserts_updates_and_deletes(writer: Writer) -> None:
     assert (counts.read, counts.inserted, counts.updated, counts.deleted) == (5, 1, 1, 1)
 
 
+@pytest.mark.modes("merge")
 @pytest.mark.long_on_spark
 def test_null_and_empty_text_are_different_and_null_equals_null(writer: Writer) -> None:
     writer.write(upserts(row(1, None), row(2, None), row(3, "")), 1, "merge")
@@ -164,6 +166,7 @@ def test_null_and_empty_text_are_different_and_null_equals_null(writer: Writer) 
     assert sorted(content(writer), key=str) == [(1, None), (2, ""), (3, None)]
 
 
+@pytest.mark.modes("merge")
 @pytest.mark.long_on_spark
 def test_columns_that_are_not_compared_do_not_make_a_row_new(writer: Writer) -> None:
     writer.write(upserts(row(1, "a", "1.00")), 1, "merge", compared=("name",))
@@ -172,6 +175,7 @@ def test_columns_that_are_not_compared_do_not_make_a_row_new(writer: Writer) -> 
     assert [str(amount) for (amount,) in writer.place.read(["amount"])] == ["3.00"]
 
 
+@pytest.mark.modes("merge")
 @pytest.mark.long_on_spark
 def test_soft_deletes_mark_rows_and_a_row_that_comes_back_loses_its_mark(writer: Writer) -> None:
     soft = {"columns": SOFT_COLUMNS, "soft_deletes": True}
@@ -190,6 +194,7 @@ def marks(writer: Writer) -> dict[int, str | None]:
     return {found["id"]: found["at"] for found in text.collect()}
 
 
+@pytest.mark.modes("merge")
 @pytest.mark.long_on_spark
 def test_a_full_refresh_of_a_merge_replaces_everything(writer: Writer) -> None:
     writer.write(upserts(row(1), row(2)), 1, "merge")

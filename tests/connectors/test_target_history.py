@@ -74,6 +74,7 @@ def of_columns(values: dict[str, str | None], at: int) -> Row:
     return {"id": 1, **values, "valid_from": day(at), "row_hash": row_hash, OP_COLUMN: "U", DETECTED_COLUMN: False}
 
 
+@pytest.mark.modes("scd2")
 @pytest.mark.smoke
 @pytest.mark.long_on_spark
 def test_late_rows_deletions_and_replays_give_the_history_of_all_observations(writer: Writer) -> None:
@@ -93,6 +94,7 @@ def test_late_rows_deletions_and_replays_give_the_history_of_all_observations(wr
 NOTED = (COLUMNS[0], COLUMNS[1], Column("note", types.STRING), *COLUMNS[2:])
 
 
+@pytest.mark.modes("scd2")
 @pytest.mark.long_on_spark
 def test_a_version_has_the_row_that_it_begins_with(writer: Writer) -> None:
     for seq, row in enumerate((touched("A", 1, "first"), touched("A", 5, "touched"), touched("B", 3, "late")), 1):
@@ -106,6 +108,7 @@ def test_a_version_has_the_row_that_it_begins_with(writer: Writer) -> None:
     ]
 
 
+@pytest.mark.modes("scd2")
 @pytest.mark.long_on_spark
 def test_a_key_that_is_gone_is_closed_once_and_its_return_leaves_a_gap(writer: Writer) -> None:
     """With its old event time, and with one that lies ahead of the detection."""
@@ -118,6 +121,7 @@ def test_a_key_that_is_gone_is_closed_once_and_its_return_leaves_a_gap(writer: W
     assert versions(writer) == [("A", 1, 7, False), ("A", 9, 20, False), ("B", 20, 20, False)]
 
 
+@pytest.mark.modes("scd2")
 @pytest.mark.long_on_spark
 def test_a_flag_without_a_newer_event_time_closes_at_the_detection(writer: Writer) -> None:
     write(writer, 1, seen("A", 1), at=moment(2))
@@ -126,6 +130,7 @@ def test_a_flag_without_a_newer_event_time_closes_at_the_detection(writer: Write
     assert versions(writer) == [("A", 1, 7, False)]
 
 
+@pytest.mark.modes("scd2")
 @pytest.mark.long_on_spark
 def test_a_new_column_fills_no_old_version_and_a_dropped_one_empties_none(writer: Writer) -> None:
     after = (*COLUMNS, Column("city", types.STRING))
@@ -180,6 +185,7 @@ def make_old_sidecar(writer: Writer) -> None:
             place.execute(f'ALTER TABLE {parts} DROP COLUMN "{column.name}"')
 
 
+@pytest.mark.modes("scd2")
 @pytest.mark.long_on_spark("postgres")
 @pytest.mark.full
 def test_the_sidecar_of_an_older_version_gets_its_columns(writer: Writer) -> None:
@@ -194,6 +200,7 @@ def test_the_sidecar_of_an_older_version_gets_its_columns(writer: Writer) -> Non
     assert content(writer, "name", "note") == [("A", "first"), ("A", "later"), ("B", "late")]
 
 
+@pytest.mark.modes("scd2")
 @pytest.mark.long_on_spark
 def test_versions_that_the_sidecar_does_not_know_are_not_deleted(writer: Writer) -> None:
     """It was taken back, and the table was not. What is read again is known again."""

@@ -37,6 +37,7 @@ def merge(writer: Writer, seq: int, *rows: Row, **job: Any) -> list[tuple[Any, .
     return sorted((id, name, order, at is not None) for id, name, order, at in found)
 
 
+@pytest.mark.modes("merge")
 @pytest.mark.long_on_spark
 def test_a_merge_leaves_out_what_is_older_than_the_row(writer: Writer) -> None:
     must_leave_out_what_is_older(writer)
@@ -55,6 +56,7 @@ def must_leave_out_what_is_older(writer: Writer) -> None:
     ]
 
 
+@pytest.mark.modes("merge")
 @pytest.mark.long_on_spark
 def test_a_merge_counts_what_it_leaves_out(writer: Writer) -> None:
     must_count_what_is_left_out(writer)
@@ -74,6 +76,7 @@ def must_count_what_is_left_out(writer: Writer) -> None:
     assert plain.counts.ignored is None
 
 
+@pytest.mark.modes("merge")
 @pytest.mark.long_on_spark
 def test_replaced_content_keeps_the_order_of_deleted_rows(writer: Writer) -> None:
     must_keep_orders_of_deleted_rows(writer)
@@ -87,6 +90,7 @@ def must_keep_orders_of_deleted_rows(writer: Writer) -> None:
     ]
 
 
+@pytest.mark.modes("merge")
 @pytest.mark.long_on_spark
 def test_rows_without_an_order_are_older_than_everything(writer: Writer) -> None:
     merge(writer, 1, put(1, "a", "2"), put(2, "b", "2"))
@@ -94,6 +98,7 @@ def test_rows_without_an_order_are_older_than_everything(writer: Writer) -> None
     assert merge(writer, 3, put(1, "c", "1")) == [(1, "c", "1", False), (2, "b", "2", False)]
 
 
+@pytest.mark.modes("scd2")
 @pytest.mark.long_on_spark
 def test_a_history_leaves_out_what_is_not_newer(writer: Writer) -> None:
     ignored: list[int | None] = []

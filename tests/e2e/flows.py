@@ -138,6 +138,31 @@ def duckdb_rows(path: Path, statement: str) -> list[Row]:
     return sorted((tuple(row.values()) for row in rows), key=repr)
 
 
+def newest_manifest(folder: Path) -> Mapping[str, Any]:
+    """Of a table that is written as files; there must be one."""
+    found: Mapping[str, Any] = json.loads(max((folder / "_flowctl/commits").glob("*.json")).read_text())
+    return found
+
+
+def files_rows(folder: Path, columns: Sequence[str]) -> list[Row]:
+    listed = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+    return files_query(folder, f"SELECT {listed} FROM t")
+
+
+def files_query(folder: Path, query: str) -> list[Row]:
+    """The rows of ``query``, in which ``t`` is a table that is written as Parquet files, as a reader that follows its
+    manifest sees it now."""
+    import duckdb
+
+    paths = [f"{folder}/{file['path']}" for file in newest_manifest(folder)["files"]]
+    if not paths:
+        return []
+    with duckdb.connect() as connection:
+        read = connection.read_parquet(paths, union_by_name=True)
+        rows = read.query("t", query).to_arrow_table().to_pylist()
+    return sorted((tuple(row.values()) for row in rows), key=repr)
+
+
 def postgres_rows(url: str, query: str) -> list[Row]:
     import psycopg
 

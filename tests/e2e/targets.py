@@ -14,7 +14,18 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from flowctl.engine.session import reachable
-from tests.e2e.flows import Row, delta_query, duckdb_rows, mysql_rows, postgres_rows, sqlite_rows, sqlite_script
+from flowctl.spec.schema import target_modes
+from tests.e2e.flows import (
+    Row,
+    delta_query,
+    duckdb_rows,
+    files_query,
+    mysql_rows,
+    newest_manifest,
+    postgres_rows,
+    sqlite_rows,
+    sqlite_script,
+)
 
 Kind = str
 #: Gives the URL of an empty database by the name of its fixture, whose server starts with the first question.
@@ -291,9 +302,40 @@ class MysqlPlace(SqlPlace):
         return is_long or self.refuses_column(name)
 
 
-_PLACES: tuple[type[TargetPlace], ...] = (DeltaPlace, SqlitePlace, DuckdbPlace, PostgresPlace, MysqlPlace)
+class FolderPlace(TargetPlace):
+    """A folder of Parquet files, read as its manifest says."""
+
+    kind = "files"
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"type": "files", "path": "files"}
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "files" / self.name
+
+    @property
+    def reference(self) -> str:
+        return self.name
+
+    def fetch(self, query: str) -> list[Row]:
+        return files_query(self.path, query.replace("{table}", "t"))
+
+    def columns(self) -> list[str]:
+        return [str(column["name"]) for column in newest_manifest(self.path)["columns"]]
+
+
+_PLACES: tuple[type[TargetPlace], ...] = (DeltaPlace, FolderPlace, SqlitePlace, DuckdbPlace, PostgresPlace, MysqlPlace)
 _BY_KIND = {place.kind: place for place in _PLACES}
 KINDS: tuple[Kind, ...] = tuple(_BY_KIND)
+
+
+def kinds_with(*modes: str) -> tuple[Kind, ...]:
+    """Those that can take all of ``modes``."""
+    return tuple(kind for kind in KINDS if set(modes) <= set(target_modes(kind)))
+
+
 #: Databases: each of their tables is read and changed by SQL.
 SQL_KINDS: tuple[Kind, ...] = tuple(place.kind for place in _PLACES if issubclass(place, SqlPlace))
 #: What the connections of all kinds refer to.

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.flows import Flow, sqlite_script
-from tests.e2e.targets import ENV, KINDS, SQL_KINDS, Databases, Kind, SqlPlace, place
+from tests.e2e.targets import ENV, SQL_KINDS, Databases, Kind, SqlPlace, kinds_with, place
 
 STOPPED = 6
 MERGE = "mode: merge, key: [id], cursor: {column: at}"
 APPEND = "mode: append, cursor: {column: at}"
 LOSE = ', on_schema_change: {dropped_column: "null"}'
 kinds = pytest.mark.parametrize(
-    "kind", ["delta", *(pytest.param(kind, marks=pytest.mark.full) for kind in KINDS if kind != "delta")]
+    "kind", ["delta", *(pytest.param(kind, marks=pytest.mark.full) for kind in kinds_with("merge") if kind != "delta")]
 )
 
 

@@ -16,7 +16,7 @@ from flowctl.storage.options import deltalake_options
 from tests.e2e.delta_orders import FEED, SPEC, write_flow
 from tests.e2e.flows import Flow, sqlite_rows
 from tests.e2e.orders import must_be_right
-from tests.e2e.targets import KINDS, Kind, place
+from tests.e2e.targets import ENV, KINDS, Databases, Kind, kinds_with, place
 from tests.services.s3 import S3Server
 
 pytestmark = pytest.mark.server
@@ -60,8 +60,7 @@ def test_a_killed_apply_on_spark_loses_and_doubles_nothing(
 def walk_the_protocol(
     kind: Kind, mode: str, feed: str, points: Sequence[Point], folder: Path, request: pytest.FixtureRequest, spark: str
 ) -> None:
-    postgres = request.getfixturevalue("postgres_database") if kind == "postgres" else ""
-    flow, target = Flow(folder, {"PG_PASSWORD": "etl-secret"}), place(kind, folder, postgres)
+    flow, target = Flow(folder, ENV), place(kind, folder, request.getfixturevalue)
     source = write_flow(flow, mode, target, spark, FEEDS[feed])
     for round, point in enumerate(point for point in points if mode in ("merge", "scd2") or point != "after_stage"):
         if round:
@@ -191,10 +190,10 @@ def test_an_older_version_is_read_as_it_was(flow: Flow) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kind", KINDS)
-def test_values_of_partitions_and_types_reach_every_target(kind: Kind, flow: Flow, postgres_database: str) -> None:
-    target = place(kind, flow.folder, postgres_database)
-    flow.env = {"PG_PASSWORD": "etl-secret"}
+@pytest.mark.parametrize("kind", kinds_with("merge"))
+def test_values_of_partitions_and_types_reach_every_target(kind: Kind, flow: Flow, databases: Databases) -> None:
+    target = place(kind, flow.folder, databases)
+    flow.env = ENV
     listed = f'  orders: {{from: src:orders, to: "dst:{target.object}", mode: merge, key: [id], {DELETES}}}\n'
     flow.write(SPEC.format(connection=target.connection, spark="sail") + listed)
     path = str(flow.folder / "source" / "orders")

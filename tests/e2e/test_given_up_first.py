@@ -29,6 +29,7 @@ BEGUN = POINTS[POINTS.index("after_intent") : POINTS.index("after_commit")]
 #: Delta's table is created by the void, or was by the killed run; the others' come with their first commit.
 SOME: dict[Kind, tuple[Point, ...]] = dict.fromkeys(KINDS, ("after_quarantine",)) | {
     "delta": ("after_quarantine", "before_commit"),
+    "files": ("after_quarantine", "in_commit"),
     "postgres": ("in_commit",),
 }
 

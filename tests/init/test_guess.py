@@ -11,7 +11,7 @@ from flowctl.connectors.survey import Details, Index, Surveyed
 from flowctl.init.decision import Decision
 from flowctl.init.guess import SMALL_BYTES, SMALL_ROWS, Answers, Setting, decide, questions
 from flowctl.model import types
-from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.table_info import Column, ObjectName, RowEstimate
 from tests.init.surveys import BY_UPDATED, CREATED, ID, NOW, UPDATED, failing, newest, table
 
 OLD = newest(NOW - dt.timedelta(hours=2))
@@ -178,6 +178,15 @@ def test_names_that_the_target_refuses() -> None:
     found = decided(table(*spaced, key=("Order Id",)), setting=setting)
     assert found.rename == {"Order Id": "Order_Id_2", "updated at": "updated_at"}
     assert (found.key, found.cursor) == (("Order_Id_2",), "updated at")
+
+
+def test_a_target_that_cannot_merge() -> None:
+    setting, surveyed = Setting("cursor", can_merge=False), table(ID, UPDATED, key=("id",))
+    found = decided(surveyed, {"updated_at": OLD}, setting)
+    assert (found.mode, found.key, found.cursor, found.decide) == ("truncate", (), "", ())
+    assert "the target cannot merge" in found.reason
+    large = replace(surveyed, info=replace(surveyed.info, rows=RowEstimate(LARGE, "stats")))
+    assert "use mode append" in decided(large, {"updated_at": OLD}, setting).decide[0]
 
 
 def test_files() -> None:

@@ -20,7 +20,7 @@ from flowctl.model.step import Load, Plan, Recover
 from flowctl.plan.document import from_json, to_json
 from tests.connectors.whole_runs import SharedRuns
 from tests.e2e.flows import sqlite_script
-from tests.e2e.targets import ENV, KINDS, TargetPlace, place
+from tests.e2e.targets import ENV, KINDS, TargetPlace, kinds_with, place
 
 SOURCE = """
 CREATE TABLE orders (id INTEGER, "a.b`c" TEXT, amount DECIMAL(12,2), ratio DOUBLE, gone BOOLEAN,
@@ -140,8 +140,8 @@ SHORT = {("delta", "scd2"), ("postgres", "soft missing keys"), ("sqlite", "appen
     ("flow", "name"),
     [
         pytest.param(kind, name, marks=pytest.mark.long_on_spark if (kind, name) in SHORT else pytest.mark.full)
-        for kind in KINDS
         for name in TABLES
+        for kind in kinds_with(TABLES[name]["mode"])
     ],
     indirect=["flow"],
 )
@@ -171,7 +171,7 @@ HISTORIES = {"rows": TABLES["truncate"], "other keys": {**TABLES["scd2"], "key":
 
 @pytest.mark.parametrize(
     ("flow", "before"),
-    [pytest.param(kind, name, marks=pytest.mark.full) for kind in KINDS for name in HISTORIES],
+    [pytest.param(kind, name, marks=pytest.mark.full) for kind in kinds_with("scd2") for name in HISTORIES],
     indirect=["flow"],
 )
 def test_a_history_in_the_place_of_something_else(flow: Flow, before: str) -> None:

@@ -30,7 +30,7 @@ def of_spec(engine: str, connection: Connection, table: TableSpec | None) -> Ite
     """See :class:`flowctl.connectors.base.Capabilities`."""
     if table is None:
         yield from unreachable_root(engine, connection)
-    elif engine == SAIL and (format := _format(table)) is not None:
+    elif engine == SAIL and _reads(table, connection) and (format := _format(table)) is not None:
         if format.name == "csv" and not format.is_common_csv:
             yield Gap("from", GAPS["format.csv"])
         elif format.name not in ("csv", "parquet"):
@@ -41,6 +41,10 @@ def hides_order(engine: str, table: TableSpec) -> bool:
     """Whether the order of the rows is unknown: Sail reads all but common CSV with its own readers."""
     format = _format(table) if engine == SAIL else None
     return format is not None and not format.is_common_csv
+
+
+def _reads(table: TableSpec, connection: Connection) -> bool:
+    return isinstance(table.source, ObjectSource) and table.source.connection == connection.name
 
 
 def _format(table: TableSpec) -> Format | None:

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
+from flowctl.connectors import json_text
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.kafka.client import Cluster
-from flowctl.connectors.kafka.sink import avro_values, json_schema, json_text, protobuf_schema, protobuf_values
+from flowctl.connectors.kafka.sink import avro_values, json_schema, protobuf_schema, protobuf_values
 from flowctl.connectors.kafka.sink.messages import Form, Serializer
 from flowctl.connectors.kafka.sink.schema import RowType
 from flowctl.connectors.kafka.sink.tasks import Sent, Task, send_at_least_once

@@ -14,7 +14,7 @@ import pytest
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow
 from tests.e2e.kafka.test_topics import write_tables
-from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, kinds_with, place
 from tests.services import kafka
 
 Form = Literal["keys", "debezium", "maxwell"]
@@ -84,7 +84,7 @@ def write_flow(flow: Flow, address: str, topic: str, target: TargetPlace, form: 
         *(
             pytest.param(kind, form, POINTS, id=f"{form}-{kind}", marks=pytest.mark.full)
             for form in FORMATS
-            for kind in KINDS
+            for kind in kinds_with("merge")
         ),
     ],
 )

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.kafka.sink import json_text
+from flowctl.connectors import json_text
 from flowctl.connectors.kafka.sink.schema import RowType
 from flowctl.model import types
 from flowctl.model.table_info import Column

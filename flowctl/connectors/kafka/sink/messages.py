@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.kafka.sink import json_text
+from flowctl.connectors import json_text
 from flowctl.connectors.target import OP_COLUMN
 from flowctl.model.table_info import Column
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import CALENDAR_MICROSECONDS, arrow_type
-from flowctl.connectors.kafka.sink.json_text import require_calendar, texts
+from flowctl.connectors.json_text import require_calendar, texts
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column

@@ -38,10 +38,11 @@ def objects(rows: pa.RecordBatch, columns: Sequence[Column]) -> pa.StringArray:
     return pc.binary_join_element_wise(*parts, "}", "")
 
 
-def texts(values: pa.Array, column: Column) -> pa.Array:
-    """The values alone, as text or bytes, as headers have them: strings without quotes, binary values as they are."""
+def texts(values: pa.Array, column: Column, *, as_base64: bool = False) -> pa.Array:
+    """The values alone, as text or bytes, as headers have them: strings without quotes, binary values as they are or,
+    with ``as_base64``, as text."""
     values = values.cast(arrow_type(column.type))
-    if column.type in (types.STRING, types.BINARY):
+    if column.type == types.STRING or (column.type == types.BINARY and not as_base64):
         return values
     if isinstance(column.type, Array | Struct):
         return _values(values, column.type, column.name)

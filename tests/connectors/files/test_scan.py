@@ -1,0 +1,89 @@
+"""What was written as files is read back exactly, by the manifest, for SQL over other tables and for dry runs."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.spec.files_layout import FilesLayout
+from tests.connectors.files.written import OBJECT, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = (
+    Column("id", types.INT64),
+    Column("a text", types.STRING),
+    Column("amount", types.Decimal(38, 10)),
+    Column("ratio", types.DOUBLE),
+    Column("gone", types.BOOL),
+    Column("day", types.DATE),
+    Column("local", types.TIMESTAMP_NTZ),
+    Column("moment", types.TIMESTAMP),
+    Column("data", types.BINARY),
+)
+MOMENT = dt.datetime(2026, 3, 29, 2, 30, 0, 1)
+ROWS: list[dict[str, Any]] = [
+    {
+        "id": 1,
+        "a text": 'a "quoted", \\ text\nof two lines\r\n😀',
+        "amount": Decimal("9" * 28 + "." + "9" * 10),
+        "ratio": 5e-324,
+        "gone": False,
+        "day": dt.date(1582, 10, 10),
+        "local": MOMENT,
+        "moment": MOMENT.replace(tzinfo=dt.UTC),
+        "data": b"\0\xff",
+    },
+    {"id": 2, "a text": "", "amount": Decimal("-1E-10"), "ratio": -0.1, "gone": True, "data": b""},
+    {"id": 3},
+]
+
+
+@pytest.fixture(
+    params=[
+        FilesLayout(),
+        FilesLayout("csv"),
+        FilesLayout("csv", "gzip", header=False, delimiter="|", quote="'", null_value="\\N"),
+        pytest.param(FilesLayout("jsonl", "gzip"), marks=pytest.mark.needs("JSON lines")),
+        pytest.param(FilesLayout("orc"), marks=pytest.mark.needs("ORC")),
+    ],
+    ids=lambda layout: f"{layout.format}-{layout.compression}",
+)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Table]:
+    yield Table(str(tmp_path / "files"), layout=request.param, columns=COLUMNS)
+
+
+@pytest.mark.long_on_spark
+def test_every_value_comes_back(spark: SparkSession, table: Table) -> None:
+    table.write(ROWS[:2], 1)
+    table.write(ROWS[2:], 2)
+    found = table.target.scan(spark, OBJECT, COLUMNS).toArrow().to_pylist()
+    whole = [{column.name: row.get(column.name) for column in COLUMNS} for row in ROWS]
+    assert sorted(found, key=lambda row: row["id"]) == whole
+
+
+@pytest.mark.long_on_spark
+def test_a_file_without_a_newer_column_has_null(spark: SparkSession, tmp_path: Path) -> None:
+    for format in ("parquet", "csv"):
+        table = Table(str(tmp_path / format), layout=FilesLayout(format))  # type: ignore[arg-type]
+        table.write([{"id": 1, "note": "a"}], 1)
+        wider = replace(table, columns=(*table.columns, Column("more", types.INT32)))
+        wider.write([{"id": 2, "note": "b", "more": 7}], 2)
+        found = wider.target.scan(spark, OBJECT, wider.columns).collect()
+        assert sorted(tuple(row) for row in found) == [(1, "a", None), (2, "b", 7)]
+
+
+@pytest.mark.long_on_spark
+def test_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(str(tmp_path), layout=FilesLayout("csv"))
+    table.write([], 1)
+    assert table.target.scan(spark, OBJECT, table.columns).collect() == []
