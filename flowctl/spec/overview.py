@@ -1,4 +1,4 @@
-"""Writes the README's table of connections from the schemas: ``python -m flowctl.spec.overview``."""
+"""The README's table of connections, from the schemas; ``scripts/write_docs.py`` writes it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,3 @@ def _modes(type: str) -> Iterator[str]:
     own = source_modes(type)
     if role(type, "source") is not None and len(own) < len(definition("modes")):
         yield f"as a source {', '.join(own)}"
-
-
-if __name__ == "__main__":
-    print(overview(), end="")
