@@ -14,6 +14,7 @@ from flowctl.connectors.postgres import snapshot
 from flowctl.connectors.postgres import source as postgres_source
 from flowctl.connectors.sql import timeouts
 from flowctl.storage.buffer import Buffer
+from tests.connectors.pairs import pairs
 from tests.connectors.reading import opened
 from tests.connectors.target_matrix import FACTORIES, Place
 from tests.connectors.writing import Writer
@@ -97,3 +98,12 @@ def source(inbox: Path) -> Iterator[Any]:
     """The folder as a source of files."""
     with opened("files", base_dir=str(inbox.parent), path=inbox.name) as connector:
         yield connector.source
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints the table of sources and targets after the long matrix."""
+    passed, failed = (terminalreporter.stats.get(name, []) for name in ("passed", "failed"))
+    lines = [*pairs((one for one in passed if one.when == "call"), failed)]
+    if len(lines) > 3:
+        terminalreporter.section("sources and targets")
+        terminalreporter.write_line("\n".join(lines))

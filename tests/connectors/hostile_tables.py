@@ -11,6 +11,9 @@ from typing import Any
 
 import duckdb
 import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
 from psycopg import sql
 
 from tests import engines
@@ -64,6 +67,7 @@ class PostgresSource:
     kinds: Mapping[str, str] = {}
     hints: Mapping[str, Any] = {}
     keeps_all = False
+    takes_cursor = True
 
     def __init__(self, databases: Databases, folder: Path) -> None:
         there = place("postgres", folder, databases).named("odd")
@@ -98,6 +102,7 @@ class SqliteSource:
     kinds: Mapping[str, str] = {}
     hints: Mapping[str, Any] = {}
     keeps_all = False
+    takes_cursor = True
 
     def __init__(self, _databases: Databases, folder: Path) -> None:
         self.address = f"source.{self.type}"
@@ -138,6 +143,7 @@ class MysqlSource:
     kinds: Mapping[str, str] = {}
     hints: Mapping[str, Any] = {}
     keeps_all = False
+    takes_cursor = True
 
     def __init__(self, databases: Databases, folder: Path) -> None:
         self._there = sql_place("mysql", folder, databases).named("odd")
@@ -164,6 +170,7 @@ class FilesSource:
     hints: Mapping[str, Any] = {}
     kinds: Mapping[str, str] = {CURSOR: "bigint", EVENT: "timestamp_ntz"}
     keeps_all = True
+    takes_cursor = False
 
     def __init__(self, _databases: Databases, folder: Path) -> None:
         self.address = "in"
@@ -190,6 +197,36 @@ class FilesSource:
             writer.writerows([[one[name] for name in self.names] for one in rows])
 
 
+class DeltaSource:
+    """Without column mapping, Delta's names have no blanks, nor some other signs. Rows are replaced with their file, as
+    many writers do: the difference of both versions is read."""
+
+    kinds: Mapping[str, str] = {}
+    hints: Mapping[str, Any] = {}
+    keeps_all = False
+    takes_cursor = False
+
+    def __init__(self, _databases: Databases, folder: Path) -> None:
+        self.names = [name for name in NAMES if not place("delta", folder).refuses_column(name)]
+        self.connection, self.reference, self.address = {"type": "delta", "path": "source"}, "src:odd", "delta:source"
+        self._path = folder / "source" / "odd"
+        self.put(before(self.names), adds=True)
+
+    def put(self, rows: Sequence[Row], *, adds: bool = False) -> None:
+        new = pa.table({name: [one[name] for one in rows] for name in self.names}, self._schema())
+        if adds or not rows:
+            write_deltalake(str(self._path), new, mode="append")
+            return
+        there = DeltaTable(str(self._path)).to_pyarrow_table().cast(self._schema())
+        keys = new.column(KEY[0])
+        kept = there.filter(pc.invert(pc.is_in(there.column(KEY[0]), keys.combine_chunks())))
+        write_deltalake(str(self._path), pa.concat_tables([kept, new]), mode="overwrite")
+
+    def _schema(self) -> pa.Schema:
+        kinds = {CURSOR: pa.int64(), EVENT: pa.timestamp("us")}
+        return pa.schema([(name, kinds.get(name, pa.string())) for name in self.names])
+
+
 def _is_refused_on_connect(name: str) -> bool:
     """A colon beside signs of a pattern; files/test_source.py has the refusal."""
     return engines.UNDER_TEST == "connect" and ":" in name and any(sign in name for sign in "\\{}[]*?")
@@ -202,6 +239,7 @@ SOURCES = {
     "duckdb": DuckdbSource,
     "mysql": MysqlSource,
     "files": FilesSource,
+    "delta": DeltaSource,
 }
 
 

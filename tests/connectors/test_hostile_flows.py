@@ -65,7 +65,7 @@ def test_columns(runs: SharedRuns, databases: Databases, source: str, target: Ki
         table["read"] = given.hints
     if source == "files":
         table["format"] = {"type": "csv", "multiline": True, "schema": dict(given.kinds)}
-    elif mode != "truncate":
+    elif given.takes_cursor and mode != "truncate":
         table["cursor"] = {"column": CURSOR}
     if mode in ("merge", "scd2"):
         table["key"] = list(KEY)
