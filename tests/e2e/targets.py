@@ -168,12 +168,19 @@ class SqlPlace(TargetPlace):
         return ".".join(map(quoted, self.parts))
 
 
+@dataclass(frozen=True)
 class FilePlace(SqlPlace):
+    """``prefix`` stands before the file's name."""
+
     file: ClassVar[str]
+    prefix: str = ""
 
     @property
     def options(self) -> dict[str, str]:
-        return {"type": self.kind, "path": self.file}
+        return {"type": self.kind, "path": self.prefix + self.file}
+
+    def apart(self) -> Self:
+        return replace(self, prefix="another-")
 
     @property
     def given(self) -> dict[str, str]:
@@ -181,7 +188,7 @@ class FilePlace(SqlPlace):
 
     @property
     def path(self) -> Path:
-        return self.folder / self.file
+        return self.folder / (self.prefix + self.file)
 
 
 class SqlitePlace(FilePlace):
@@ -324,6 +331,13 @@ class FolderPlace(TargetPlace):
 
     def columns(self) -> list[str]:
         return [str(column["name"]) for column in newest_manifest(self.path)["columns"]]
+
+    def refuses_table(self, name: str) -> bool:
+        return name[0] in "_." or bool(set(name) & set("\\{}[]")) or not name.isprintable()
+
+    def is_one_name(self, name: str, *, has_jvm: bool) -> bool:
+        """As a path in a spec."""
+        return not set(name) & set("*?/") and name == name.strip()
 
 
 _PLACES: tuple[type[TargetPlace], ...] = (DeltaPlace, FolderPlace, SqlitePlace, DuckdbPlace, PostgresPlace, MysqlPlace)
