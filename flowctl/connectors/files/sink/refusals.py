@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from flowctl.errors import StoppedByPolicy
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.model.types import Array, Struct
+from flowctl.model.types import Array, DataType, Struct
 from flowctl.spec.files_layout import FilesLayout
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: 1582-10-15, the first day of the Gregorian calendar, in days and in microseconds since 1970.
+_GREGORIAN_DAY = -141_427
+_GREGORIAN_MICROSECOND = _GREGORIAN_DAY * 86_400_000_000
 
 
 def refuse_columns(columns: Sequence[Column], layout: FilesLayout) -> None:
@@ -22,3 +30,27 @@ def refuse_columns(columns: Sequence[Column], layout: FilesLayout) -> None:
                 hint="Write jsonl, parquet or orc, leave it out with columns.exclude, or make text of it with"
                 " columns.add",
             )
+
+
+def require_gregorian(values: pa.Array, kind: DataType, name: str) -> None:
+    """Raises ``TableError`` for a day before 1582-10-15 anywhere in ``values``, which are of this type. Files of ORC
+    do not say which calendar such days are in unless Java has written them, so readers shift them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    match kind:
+        case Array(item):
+            require_gregorian(values.flatten(), item, name)
+        case Struct(fields):
+            for (_, of), inner in zip(fields, values.flatten(), strict=True):
+                require_gregorian(inner, of, name)
+        case types.DATE | types.TIMESTAMP | types.TIMESTAMP_NTZ:
+            is_day = kind == types.DATE
+            least = pc.min(values.cast(pa.int32() if is_day else pa.int64())).as_py()
+            if least is not None and least < (_GREGORIAN_DAY if is_day else _GREGORIAN_MICROSECOND):
+                raise TableError(
+                    f"column {name} holds a day before 1582-10-15, which readers of ORC shift",
+                    hint="Write parquet, or leave such rows out with `where`",
+                )
+        case _:
+            return

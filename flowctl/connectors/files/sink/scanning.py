@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.files.formats import Format
 from flowctl.connectors.files.listing import matching
 from flowctl.connectors.files.reading import FilesSnapshot
 from flowctl.connectors.files.sink.folder import TableFolder
 from flowctl.connectors.files.sink.manifest import Manifest
+from flowctl.connectors.files.spark_reading import typed_rows
 from flowctl.connectors.source import ReadRequest, Relation
+from flowctl.engine.session import has_jvm
 from flowctl.engine.spark_types import named
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -29,13 +32,31 @@ def scan(spark: SparkSession, folder: TableFolder, columns: Sequence[Column]) ->
     manifest = folder.newest()
     if not manifest.files:
         return spark.createDataFrame([], schema_ddl(columns))
-    read, stored = [_readable(column, manifest) for column in columns], tuple(_readable_of(manifest))
+    read = [_readable(column, manifest) for column in columns]
+    if manifest.dialect.format == "csv":
+        rows = _of_csv(spark, folder, manifest, read)
+    else:
+        rows = _of_others(spark, folder, manifest, read)
+    return rows.select(*(_value(column, one) for column, one in zip(columns, read, strict=True)))
+
+
+def _of_csv(spark: SparkSession, folder: TableFolder, manifest: Manifest, columns: Sequence[Column]) -> DataFrame:
+    stored = tuple(_readable(column, manifest) for column in manifest.columns)
     relation = Relation(ObjectName(("*",)), format=_options(manifest, stored))
     info = TableInfo(ObjectName(("*",)), stored, manifest.id)
     position = FilesPosition(_stamps(folder, manifest))
-    request = ReadRequest(tuple(read), Interval(None, position, files=position.files))
-    rows = FilesSnapshot(spark, folder.root, relation, info).frame(request)
-    return rows.select(*(_value(column, one) for column, one in zip(columns, read, strict=True)))
+    request = ReadRequest(tuple(columns), Interval(None, position, files=position.files))
+    return FilesSnapshot(spark, folder.root, relation, info).frame(request)
+
+
+def _of_others(spark: SparkSession, folder: TableFolder, manifest: Manifest, columns: Sequence[Column]) -> DataFrame:
+    format = manifest.dialect.format
+    if not has_jvm(spark) and format != "parquet":
+        raise TableError(
+            f"Sail does not read {format} as exactly as flowctl promises", hint="Run this flow with spark.url local[*]"
+        )
+    paths = [folder.root.spark_path(file.path) for file in manifest.files]
+    return typed_rows(spark, Format(format, {}, ()), paths, columns, has_places=False)
 
 
 def _stamps(folder: TableFolder, manifest: Manifest) -> tuple[FileStamp, ...]:
@@ -43,10 +64,6 @@ def _stamps(folder: TableFolder, manifest: Manifest) -> tuple[FileStamp, ...]:
     if lost := next((file.path for file in manifest.files if file.path not in here), None):
         raise TableError(f"{folder.root.url} has lost {lost}", hint="Put the file back, or run with --full-refresh")
     return tuple(here[file.path] for file in manifest.files)
-
-
-def _readable_of(manifest: Manifest) -> list[Column]:
-    return [_readable(column, manifest) for column in manifest.columns]
 
 
 def _readable(column: Column, manifest: Manifest) -> Column:
@@ -65,15 +82,13 @@ def _value(wanted: Column, read: Column) -> Expression:
 def _options(manifest: Manifest, columns: Sequence[Column]) -> Mapping[str, Any]:
     """As a spec would describe the files."""
     dialect = manifest.dialect
-    options: dict[str, Any] = {"type": dialect.format}
-    if dialect.format == "csv":
-        options |= {
-            "header": dialect.header,
-            "delimiter": dialect.delimiter,
-            "quote": dialect.quote,
-            "null_value": dialect.null_value,
-            "multiline": True,
-        }
-    if dialect.format == "jsonl" or not dialect.header:
-        options["schema"] = {column.name: str(column.type) for column in columns}
-    return options
+    declared = {} if dialect.header else {"schema": {column.name: str(column.type) for column in columns}}
+    return {
+        "type": "csv",
+        "header": dialect.header,
+        "delimiter": dialect.delimiter,
+        "quote": dialect.quote,
+        "null_value": dialect.null_value,
+        "multiline": True,
+        **declared,
+    }
