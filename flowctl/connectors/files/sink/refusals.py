@@ -21,15 +21,34 @@ _GREGORIAN_MICROSECOND = _GREGORIAN_DAY * 86_400_000_000
 
 def refuse_columns(columns: Sequence[Column], layout: FilesLayout) -> None:
     """Raises :class:`StoppedByPolicy` for the first column whose type the format does not have."""
-    if layout.format != "csv":
-        return
     for column in columns:
-        if isinstance(column.type, Array | Struct):
+        is_nested = isinstance(column.type, Array | Struct)
+        if layout.format == "csv" and is_nested:
             raise StoppedByPolicy(
                 f"column {column.name} is {types.short(column.type)}, for which CSV has no form",
                 hint="Write jsonl, parquet or orc, leave it out with columns.exclude, or make text of it with"
                 " columns.add",
             )
+        if layout.format == "orc" and _has_moments(column.type):
+            way = (
+                ""
+                if is_nested
+                else f", or leave out the zone with `columns: {{types: {{{column.name}: timestamp_ntz}}}}`"
+            )
+            raise StoppedByPolicy(
+                f"column {column.name} is {types.short(column.type)}: Spark and others read no zoned timestamps from ORC",
+                hint=f"Write parquet{way}",
+            )
+
+
+def _has_moments(kind: DataType) -> bool:
+    match kind:
+        case Array(item):
+            return _has_moments(item)
+        case Struct(fields):
+            return any(_has_moments(of) for _, of in fields)
+        case _:
+            return kind == types.TIMESTAMP
 
 
 def require_gregorian(values: pa.Array, kind: DataType, name: str) -> None:
@@ -44,7 +63,7 @@ def require_gregorian(values: pa.Array, kind: DataType, name: str) -> None:
         case Struct(fields):
             for (_, of), inner in zip(fields, values.flatten(), strict=True):
                 require_gregorian(inner, of, name)
-        case types.DATE | types.TIMESTAMP | types.TIMESTAMP_NTZ:
+        case types.DATE | types.TIMESTAMP_NTZ:
             is_day = kind == types.DATE
             least = pc.min(values.cast(pa.int32() if is_day else pa.int64())).as_py()
             if least is not None and least < (_GREGORIAN_DAY if is_day else _GREGORIAN_MICROSECOND):
