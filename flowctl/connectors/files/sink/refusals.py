@@ -30,14 +30,10 @@ def refuse_columns(columns: Sequence[Column], layout: FilesLayout) -> None:
                 " columns.add",
             )
         if layout.format == "orc" and _has_moments(column.type):
-            way = (
-                ""
-                if is_nested
-                else f", or leave out the zone with `columns: {{types: {{{column.name}: timestamp_ntz}}}}`"
-            )
+            rule = f"columns: {{types: {{{column.name}: timestamp_ntz}}}}"
             raise StoppedByPolicy(
-                f"column {column.name} is {types.short(column.type)}: Spark and others read no zoned timestamps from ORC",
-                hint=f"Write parquet{way}",
+                f"column {column.name} is {types.short(column.type)}, and few read zoned timestamps from ORC: not Spark",
+                hint="Write parquet" if is_nested else f"Write parquet, or leave out the zone with `{rule}`",
             )
 
 
