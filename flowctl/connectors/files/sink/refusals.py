@@ -32,7 +32,7 @@ def refuse_columns(columns: Sequence[Column], layout: FilesLayout) -> None:
         if layout.format == "orc" and _has_moments(column.type):
             rule = f"columns: {{types: {{{column.name}: timestamp_ntz}}}}"
             raise StoppedByPolicy(
-                f"column {column.name} is {types.short(column.type)}, and few read zoned timestamps from ORC: not Spark",
+                f"column {column.name} is {types.short(column.type)}, and Spark reads no zoned timestamps of ORC",
                 hint="Write parquet" if is_nested else f"Write parquet, or leave out the zone with `{rule}`",
             )
 
