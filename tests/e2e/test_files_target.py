@@ -75,13 +75,13 @@ def test_a_plan_stops_where_the_folder_has_something_else(tmp_path: Path) -> Non
     assert f"{folder} holds theirs.csv, which flowctl has not written" in stopped.words
     (folder / "theirs.csv").unlink()
     flow.apply(expect=0)
-    write(flow, format=CSV)
+    add(write(flow, format=CSV), 3)
     stopped = flow.run("plan", "flow.yaml", expect=STOPPED)
     assert f"{folder} has files of type parquet. Set `to.format` as it was" in stopped.words
     flow.apply("--full-refresh", "orders", expect=0)
     (found,) = folder.glob("*.csv.gz")
     assert gzip.decompress(found.read_bytes()).decode().splitlines()[1:] == [
-        f'{id},"note {id}",2026-01-01T00:00:{id:02}.000000' for id in (1, 2)
+        f'{id},"note {id}",2026-01-01T00:00:{id:02}.000000' for id in (1, 2, 3)
     ]
     assert list(folder.glob("*.parquet")) == []
 

@@ -113,7 +113,7 @@ class FilesTarget(Target):
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         from flowctl.connectors.files.sink.scanning import scan
 
-        return scan(spark, self._folder(object), columns)
+        return scan(spark, self._folder(object), columns, lambda: self._buffer.folder(f"scan-{object}"))
 
     # Writing
 

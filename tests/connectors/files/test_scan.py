@@ -14,6 +14,7 @@ import pytest
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.files_layout import FilesLayout
+from flowctl.storage.buffer import Buffer
 from tests.connectors.files.written import OBJECT, Table
 
 if TYPE_CHECKING:
@@ -56,14 +57,14 @@ ROWS: list[dict[str, Any]] = [
         FilesLayout("csv"),
         FilesLayout("csv", "gzip", header=False, delimiter="|", quote="'", null_value="\\N"),
         pytest.param(FilesLayout("jsonl", "gzip"), marks=pytest.mark.needs("JSON lines")),
-        pytest.param(FilesLayout("orc"), marks=pytest.mark.needs("ORC")),
+        FilesLayout("orc"),
     ],
     ids=lambda layout: f"{layout.format}-{layout.compression}",
 )
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Table]:
+def table(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Table]:
     is_orc = request.param.format == "orc"
     columns = [column for column in COLUMNS if not (is_orc and column.type == types.TIMESTAMP)]
-    yield Table(str(tmp_path / "files"), layout=request.param, columns=columns)
+    yield Table(str(tmp_path / "files"), layout=request.param, columns=columns, buffer=scratch)
 
 
 @pytest.mark.long_on_spark

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.buffered import Overflowing, frame_of
 from flowctl.connectors.files.formats import Format
 from flowctl.connectors.files.listing import matching
 from flowctl.connectors.files.reading import FilesSnapshot
 from flowctl.connectors.files.sink.folder import TableFolder
 from flowctl.connectors.files.sink.manifest import Manifest
+from flowctl.connectors.files.sink.writing import fitted
 from flowctl.connectors.files.spark_reading import typed_rows
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.engine.session import has_jvm
@@ -21,22 +24,29 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import FilesPosition, FileStamp
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.sql.dialects import schema_ddl
+from flowctl.storage.buffer import BufferFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
 
-def scan(spark: SparkSession, folder: TableFolder, columns: Sequence[Column]) -> DataFrame:
-    """The rows of the newest manifest; a file that lacks a column has null."""
+def scan(
+    spark: SparkSession, folder: TableFolder, columns: Sequence[Column], make_place: Callable[[], BufferFolder]
+) -> DataFrame:
+    """The rows of the newest manifest; a file that lacks a column has null. What this process reads, because engines do
+    not, goes through a new folder of the buffer."""
     manifest = folder.newest()
     if not manifest.files:
         return spark.createDataFrame([], schema_ddl(columns))
     read = [_readable(column, manifest) for column in columns]
-    if manifest.dialect.format == "csv":
-        rows = _of_csv(spark, folder, manifest, read)
-    else:
-        rows = _of_others(spark, folder, manifest, read)
+    match manifest.dialect.format:
+        case "csv":
+            rows = _of_csv(spark, folder, manifest, read)
+        case "orc":
+            rows = _of_orc(spark, folder, manifest, read, make_place)
+        case "parquet" | "jsonl":
+            rows = _by_engine(spark, folder, manifest, read)
     return rows.select(*(_value(column, one) for column, one in zip(columns, read, strict=True)))
 
 
@@ -49,7 +59,31 @@ def _of_csv(spark: SparkSession, folder: TableFolder, manifest: Manifest, column
     return FilesSnapshot(spark, folder.root, relation, info).frame(request)
 
 
-def _of_others(spark: SparkSession, folder: TableFolder, manifest: Manifest, columns: Sequence[Column]) -> DataFrame:
+def _of_orc(
+    spark: SparkSession,
+    folder: TableFolder,
+    manifest: Manifest,
+    columns: Sequence[Column],
+    make_place: Callable[[], BufferFolder],
+) -> DataFrame:
+    """Spark takes a timestamp of ORC for one with a zone, and Sail reads none."""
+    import pyarrow as pa
+    from pyarrow import orc
+
+    ddl = schema_ddl(columns)
+    with Overflowing(arrow_schema(columns), make_place) as sink:
+        for file in manifest.files:
+            try:
+                with folder.own_errors(), folder.file_system.open(folder.full(file.path), "rb") as opened:
+                    rows = orc.ORCFile(opened).read()
+            except pa.ArrowInvalid as error:
+                raise TableError(f"{folder.root.url}/{file.path}: {error}", hint="Write parquet") from error
+            for batch in fitted(rows.to_batches(), columns):
+                sink.write(batch)
+    return frame_of(sink.batch(spark, ddl), spark, make_place)
+
+
+def _by_engine(spark: SparkSession, folder: TableFolder, manifest: Manifest, columns: Sequence[Column]) -> DataFrame:
     format = manifest.dialect.format
     if not has_jvm(spark) and format != "parquet":
         raise TableError(

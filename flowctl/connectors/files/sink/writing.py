@@ -56,7 +56,7 @@ def new_files(
     made, current, encode = NewFiles(), None, None
     try:
         with folder.own_errors():
-            for batch in _fitted(batches, columns):
+            for batch in fitted(batches, columns):
                 if current is None or encode is None:
                     current = NewFile(folder, names.name(len(made.written)))
                     encode = encoder(current.opened, columns, layout)
@@ -81,7 +81,8 @@ def _finish(made: NewFiles, file: NewFile, encode: Encoder) -> None:
     made.rows += file.rows
 
 
-def _fitted(batches: Iterable[pa.RecordBatch], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+def fitted(batches: Iterable[pa.RecordBatch], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    """The rows with exactly ``columns``, in slices; what a batch lacks is null."""
     import pyarrow as pa
 
     schema = arrow_schema(columns)
