@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -45,6 +46,9 @@ from flowctl.storage.urls import path_place
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: Threads that read manifests: each takes two small requests.
+_READERS = 16
+
 
 @dataclass(frozen=True)
 class FilesTarget(Target):
@@ -76,21 +80,22 @@ class FilesTarget(Target):
     # Reading
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
-        return {object: _described(object, self._folder(object).newest()) for object in objects}
+        return {object: _described(object, manifest) for object, manifest in self._newest(objects).items()}
 
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
         return {object: path_place(self._folder(object).root.url, "") for object in objects}
 
     def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
-        return {one.table: self._folder(one.object).newest().newest(one.lineage, one.table) for one in lookups}
+        found = self._newest([one.object for one in lookups])
+        return {one.table: found[one.object].newest(one.lineage, one.table) for one in lookups}
 
     def described_and_committed(
         self, lookups: Sequence[CommitLookup]
     ) -> Mapping[str, tuple[TableInfo | None, Commit | None]]:
-        found = {one: self._folder(one.object).newest() for one in lookups}
+        found = self._newest([one.object for one in lookups])
         return {
-            one.table: (_described(one.object, manifest), manifest.newest(one.lineage, one.table))
-            for one, manifest in found.items()
+            one.table: (_described(one.object, found[one.object]), found[one.object].newest(one.lineage, one.table))
+            for one in lookups
         }
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
@@ -108,7 +113,7 @@ class FilesTarget(Target):
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         from flowctl.connectors.files.sink.scanning import scan
 
-        return scan(spark, self._folder(object), columns)
+        return scan(spark, self._folder(object), columns, lambda: self._buffer.folder(f"scan-{object}"))
 
     # Writing
 
@@ -179,6 +184,12 @@ class FilesTarget(Target):
         deleted = before.rows if job.replaces_content else None
         counts = RowCounts(read=files.rows, inserted=files.rows, deleted=deleted, bytes=files.bytes)
         return replace(commit, counts=counts, warnings=warnings)
+
+    def _newest(self, objects: Sequence[ObjectName]) -> dict[ObjectName, Manifest]:
+        folders = [self._folder(object) for object in objects]  # with one client, which is started here
+        with ThreadPoolExecutor(min(_READERS, len(objects) or 1)) as pool:
+            manifests = pool.map(TableFolder.newest, folders)
+            return dict(zip(objects, manifests, strict=True))
 
     def _folder(self, object: ObjectName) -> TableFolder:
         path = "/".join(object.parts)

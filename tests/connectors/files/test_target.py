@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,10 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
     server: S3Server = request.getfixturevalue("s3_server")
     bucket = request.getfixturevalue("s3_bucket")
     return Table(f"s3://{bucket}/files", {f"s3://{bucket}": dict(server.storage())})
+
+
+#: On S3, in the long matrices only.
+S3_IN_FULL = pytest.mark.parametrize("table", ["disk", pytest.param("s3", marks=pytest.mark.full)], indirect=True)
 
 
 def row(id: int, note: str | None = "a") -> dict[str, Any]:
@@ -116,6 +121,7 @@ def _unanswered(_folder: TableFolder, _manifest: Manifest) -> bool:
     raise TransientError("no answer", hint="Run again")
 
 
+@S3_IN_FULL
 def test_a_failed_write_leaves_no_file(table: Table) -> None:
     table.write([row(1)], 1)
     with pytest.raises(TableError, match="expected"):
@@ -124,6 +130,7 @@ def test_a_failed_write_leaves_no_file(table: Table) -> None:
     assert table.names("_flowctl/unfinished") == []
 
 
+@S3_IN_FULL
 def test_racing_writers_lose_nothing(table: Table) -> None:
     """Tables of several flows in one folder, once it exists."""
     table.write([row(0)], 1)
@@ -203,6 +210,9 @@ def test_csv_tells_null_from_empty_text_and_keeps_every_number(tmp_path: Path) -
         (FilesLayout("csv"), types.Array(types.INT64), [1]),
         (FilesLayout("csv"), types.Struct((("a", types.INT64),)), {"a": 1}),
         (FilesLayout("jsonl"), types.DOUBLE, float("nan")),
+        (FilesLayout("orc"), types.DATE, dt.date(1582, 10, 14)),
+        (FilesLayout("orc"), types.Array(types.TIMESTAMP_NTZ), [dt.datetime(1582, 10, 14, 23)]),
+        (FilesLayout("orc"), types.Array(types.TIMESTAMP), [dt.datetime(2026, 1, 1, tzinfo=dt.UTC)]),
     ],
 )
 def test_what_a_format_cannot_hold_is_refused_by_name(
@@ -243,6 +253,7 @@ def test_a_new_column_needs_a_header(tmp_path: Path) -> None:
                 more.write([{**row(2), "more": 7}], 2)
 
 
+@S3_IN_FULL
 def test_a_folder_with_files_of_others_is_left_alone(table: Table) -> None:
     table.put("theirs.parquet", b"PAR1")
     assert table.info() is None
@@ -251,6 +262,7 @@ def test_a_folder_with_files_of_others_is_left_alone(table: Table) -> None:
     assert table.data_files() == ["theirs.parquet"]
 
 
+@S3_IN_FULL
 def test_files_that_came_after_an_intent_are_not_taken_for_its_own(table: Table) -> None:
     """Made by another flow since: the intent was for a table that did not exist."""
     replace(table, lineage="another").write([row(1)], 1)
@@ -261,6 +273,7 @@ def test_files_that_came_after_an_intent_are_not_taken_for_its_own(table: Table)
     assert ids(table) == [1]
 
 
+@S3_IN_FULL
 def test_a_void_before_the_first_commit_makes_no_table(table: Table) -> None:
     void = table.target.void(table.job(1))
     assert (void.void, table.info(), table.committed().seq) == (True, None, 1)

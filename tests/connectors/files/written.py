@@ -30,6 +30,7 @@ from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.files_layout import FilesLayout
 from flowctl.spec.spec import Layout
+from flowctl.storage.buffer import Buffer
 from flowctl.storage.options import fsspec_options
 from flowctl.storage.urls import scheme
 
@@ -46,10 +47,11 @@ class Table:
     layout: FilesLayout = FilesLayout()
     columns: Sequence[Column] = COLUMNS
     lineage: str = "lineage-1"
+    buffer: Buffer | None = None
 
     @cached_property
     def target(self) -> FilesTarget:
-        context = OpenContext(self.storage)
+        context = OpenContext(self.storage, buffer=self.buffer)
         return FilesTarget(file_root(self.url, context), context, CAPABILITIES)
 
     def write(

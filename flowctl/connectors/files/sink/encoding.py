@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.files.sink.refusals import require_gregorian
 from flowctl.connectors.files.sink.text_rows import csv_header, csv_lines, json_lines
 from flowctl.model.table_info import Column
 from flowctl.spec.files_layout import FileFormat, FilesLayout
@@ -92,8 +93,14 @@ class _Orc(_Grouped):
         from pyarrow import orc
 
         super().__init__(columns, layout)
+        self._columns = columns
         codec = "uncompressed" if layout.codec == "none" else layout.codec
         self._writer = orc.ORCWriter(_unclosed(file), compression=codec)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for column in self._columns:
+            require_gregorian(batch.column(column.name), column.type, column.name)
+        super().write(batch)
 
 
 class _Text:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.buffered import Overflowing, frame_of
+from flowctl.connectors.files.formats import Format
 from flowctl.connectors.files.listing import matching
 from flowctl.connectors.files.reading import FilesSnapshot
 from flowctl.connectors.files.sink.folder import TableFolder
 from flowctl.connectors.files.sink.manifest import Manifest
+from flowctl.connectors.files.sink.writing import fitted
+from flowctl.connectors.files.spark_reading import typed_rows
 from flowctl.connectors.source import ReadRequest, Relation
+from flowctl.engine.session import has_jvm
 from flowctl.engine.spark_types import named
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -18,24 +24,73 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import FilesPosition, FileStamp
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.sql.dialects import schema_ddl
+from flowctl.storage.buffer import BufferFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
 
-def scan(spark: SparkSession, folder: TableFolder, columns: Sequence[Column]) -> DataFrame:
-    """The rows of the newest manifest; a file that lacks a column has null."""
+def scan(
+    spark: SparkSession, folder: TableFolder, columns: Sequence[Column], make_place: Callable[[], BufferFolder]
+) -> DataFrame:
+    """The rows of the newest manifest; a file that lacks a column has null. What this process reads, because engines do
+    not, goes through a new folder of the buffer."""
     manifest = folder.newest()
     if not manifest.files:
         return spark.createDataFrame([], schema_ddl(columns))
-    read, stored = [_readable(column, manifest) for column in columns], tuple(_readable_of(manifest))
+    read = [_readable(column, manifest) for column in columns]
+    match manifest.dialect.format:
+        case "csv":
+            rows = _of_csv(spark, folder, manifest, read)
+        case "orc":
+            rows = _of_orc(spark, folder, manifest, read, make_place)
+        case "parquet" | "jsonl":
+            rows = _by_engine(spark, folder, manifest, read)
+    return rows.select(*(_value(column, one) for column, one in zip(columns, read, strict=True)))
+
+
+def _of_csv(spark: SparkSession, folder: TableFolder, manifest: Manifest, columns: Sequence[Column]) -> DataFrame:
+    stored = tuple(_readable(column, manifest) for column in manifest.columns)
     relation = Relation(ObjectName(("*",)), format=_options(manifest, stored))
     info = TableInfo(ObjectName(("*",)), stored, manifest.id)
     position = FilesPosition(_stamps(folder, manifest))
-    request = ReadRequest(tuple(read), Interval(None, position, files=position.files))
-    rows = FilesSnapshot(spark, folder.root, relation, info).frame(request)
-    return rows.select(*(_value(column, one) for column, one in zip(columns, read, strict=True)))
+    request = ReadRequest(tuple(columns), Interval(None, position, files=position.files))
+    return FilesSnapshot(spark, folder.root, relation, info).frame(request)
+
+
+def _of_orc(
+    spark: SparkSession,
+    folder: TableFolder,
+    manifest: Manifest,
+    columns: Sequence[Column],
+    make_place: Callable[[], BufferFolder],
+) -> DataFrame:
+    """Spark takes a timestamp of ORC for one with a zone, and Sail reads none."""
+    import pyarrow as pa
+    from pyarrow import orc
+
+    ddl = schema_ddl(columns)
+    with Overflowing(arrow_schema(columns), make_place) as sink:
+        for file in manifest.files:
+            try:
+                with folder.own_errors(), folder.file_system.open(folder.full(file.path), "rb") as opened:
+                    rows = orc.ORCFile(opened).read()
+            except pa.ArrowInvalid as error:
+                raise TableError(f"{folder.root.url}/{file.path}: {error}", hint="Write parquet") from error
+            for batch in fitted(rows.to_batches(), columns):
+                sink.write(batch)
+    return frame_of(sink.batch(spark, ddl), spark, make_place)
+
+
+def _by_engine(spark: SparkSession, folder: TableFolder, manifest: Manifest, columns: Sequence[Column]) -> DataFrame:
+    format = manifest.dialect.format
+    if not has_jvm(spark) and format != "parquet":
+        raise TableError(
+            f"Sail does not read {format} as exactly as flowctl promises", hint="Run this flow with spark.url local[*]"
+        )
+    paths = [folder.root.spark_path(file.path) for file in manifest.files]
+    return typed_rows(spark, Format(format, {}, ()), paths, columns, has_places=False)
 
 
 def _stamps(folder: TableFolder, manifest: Manifest) -> tuple[FileStamp, ...]:
@@ -43,10 +98,6 @@ def _stamps(folder: TableFolder, manifest: Manifest) -> tuple[FileStamp, ...]:
     if lost := next((file.path for file in manifest.files if file.path not in here), None):
         raise TableError(f"{folder.root.url} has lost {lost}", hint="Put the file back, or run with --full-refresh")
     return tuple(here[file.path] for file in manifest.files)
-
-
-def _readable_of(manifest: Manifest) -> list[Column]:
-    return [_readable(column, manifest) for column in manifest.columns]
 
 
 def _readable(column: Column, manifest: Manifest) -> Column:
@@ -65,15 +116,13 @@ def _value(wanted: Column, read: Column) -> Expression:
 def _options(manifest: Manifest, columns: Sequence[Column]) -> Mapping[str, Any]:
     """As a spec would describe the files."""
     dialect = manifest.dialect
-    options: dict[str, Any] = {"type": dialect.format}
-    if dialect.format == "csv":
-        options |= {
-            "header": dialect.header,
-            "delimiter": dialect.delimiter,
-            "quote": dialect.quote,
-            "null_value": dialect.null_value,
-            "multiline": True,
-        }
-    if dialect.format == "jsonl" or not dialect.header:
-        options["schema"] = {column.name: str(column.type) for column in columns}
-    return options
+    declared = {} if dialect.header else {"schema": {column.name: str(column.type) for column in columns}}
+    return {
+        "type": "csv",
+        "header": dialect.header,
+        "delimiter": dialect.delimiter,
+        "quote": dialect.quote,
+        "null_value": dialect.null_value,
+        "multiline": True,
+        **declared,
+    }

@@ -56,7 +56,7 @@ def new_files(
     made, current, encode = NewFiles(), None, None
     try:
         with folder.own_errors():
-            for batch in _fitted(batches, columns):
+            for batch in fitted(batches, columns, min(_SLICE_BYTES, layout.file_bytes)):
                 if current is None or encode is None:
                     current = NewFile(folder, names.name(len(made.written)))
                     encode = encoder(current.opened, columns, layout)
@@ -81,7 +81,10 @@ def _finish(made: NewFiles, file: NewFile, encode: Encoder) -> None:
     made.rows += file.rows
 
 
-def _fitted(batches: Iterable[pa.RecordBatch], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+def fitted(
+    batches: Iterable[pa.RecordBatch], columns: Sequence[Column], slice_bytes: int = _SLICE_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The rows with exactly ``columns``, in slices of about ``slice_bytes``; what a batch lacks is null."""
     import pyarrow as pa
 
     schema = arrow_schema(columns)
@@ -92,6 +95,6 @@ def _fitted(batches: Iterable[pa.RecordBatch], columns: Sequence[Column]) -> Ite
             for field in schema
         ]
         whole = pa.RecordBatch.from_arrays(values, schema=schema)
-        rows = max(1, whole.num_rows * _SLICE_BYTES // max(whole.nbytes, 1))
+        rows = max(1, whole.num_rows * slice_bytes // max(whole.nbytes, 1))
         for start in range(0, whole.num_rows, rows):
             yield whole.slice(start, rows)
