@@ -354,21 +354,20 @@ def test_no_statement_compares_all_pairs_of_rows(writer: Writer, mode: Mode, mon
 
     def explained(session: MysqlSession, statement: str, parameters: Sequence[Any] = ()) -> int:
         query = statement.removeprefix("CREATE TEMPORARY TABLE _flowctl_difference AS ")
-        is_applied = query.startswith(("UPDATE `", "DELETE FROM `")) and "_flowctl_difference" in query
+        is_applied = query.startswith(("UPDATE ", "DELETE ")) and "_flowctl_difference" in query
         if query != statement or is_applied:
             plans[query] = session.fetch(f"EXPLAIN {query}")
         return execute(session, statement, parameters)
 
     def rows(since: int, name: str) -> list[dict[str, Any]]:
         if mode == "merge":
-            return [*upserts(*(row(id, name) for id in range(since, since + 3000))), gone(since)]  # type: ignore[list-item]
+            return [*upserts(*(row(id, name) for id in range(since, since + 3000))), gone(1)]  # type: ignore[list-item]
         return [{**seen(name, 1 + since // 2000), "id": id} for id in range(since, since + 3000)]
 
     columns = COLUMNS if mode == "merge" else HISTORY
     writer.write(rows(1, "a"), 1, mode, columns=columns, in_memory=True)
     monkeypatch.setattr(MysqlSession, "execute", explained)
     writer.write(rows(2001, "b"), 2, mode, columns=columns, in_memory=True)
-    print(*((query[:300], *plan) for query, plan in plans.items()), sep="\n")
     assert len(plans) >= 2
     slow = [(query, step) for query, plan in plans.items() for step in plan if is_nested(step)]
     assert slow == []
