@@ -7,7 +7,7 @@ because sqlglot changes types between dialects (a TIMESTAMP without a zone becom
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, assert_never
 
 from flowctl.model import types
@@ -32,6 +32,16 @@ def quoted(name: str, dialect: Dialect) -> str:
 def table(parts: tuple[str, ...], dialect: Dialect) -> str:
     """``("public", "orders")`` as ``"public"."orders"``; ``("delta", "s3a://…")`` as Delta's path form in Spark."""
     return ".".join(quoted(part, dialect) for part in parts)
+
+
+def deletion(target: tuple[str, ...], key: Sequence[str], rows: str, dialect: Dialect) -> str:
+    """DELETE of the rows of ``target`` whose ``key`` is in ``rows``, a SELECT of these columns in the same dialect."""
+    name, columns = table(target, dialect), [quoted(column, dialect) for column in key]
+    if dialect == "mysql":  # up to MariaDB 11.0, the subquery of a DELETE is run for each row
+        equal = " AND ".join(f"t.{column} = d.{column}" for column in columns)
+        return f"DELETE t FROM {name} AS t JOIN ({rows}) AS d ON {equal}"
+    # IN, not EXISTS: without an index, SQLite reads a correlated subquery in full for every row.
+    return f"DELETE FROM {name} WHERE ({', '.join(columns)}) IN ({rows})"
 
 
 def literal(value: TypedValue, dialect: Dialect) -> str:

@@ -98,18 +98,17 @@ def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dial
     updated: tuple[str, ...] = ("update", "delete")  # a soft delete is an update
     if change.deleted_at is None:
         updated = ("update",)
-        # IN, not EXISTS: without an index, SQLite reads a correlated subquery in full for every row.
-        gone = f"SELECT {_listed('d', change.key)} FROM {changes} WHERE {action} = 'delete'"
-        statements[f"DELETE FROM {target} WHERE ({_listed('', change.key)}) IN ({gone})"] = ("delete",)
+        gone = _render(f"SELECT {_listed('d', change.key)} FROM {changes} WHERE {action} = 'delete'", dialect)
+        statements[dialects.deletion(change.target, change.key, gone, dialect)] = ("delete",)
     if values := [name for name in change.columns if name not in change.key]:
         is_updated = f"{action} IN ({', '.join(map(repr, updated))})"
         update = f"""UPDATE {target} AS t SET {", ".join(f"{_quoted(name)} = {_column('d', name)}" for name in values)}
                      FROM {changes} WHERE {_keys_match(change, "d", "t")} AND {is_updated}"""
-        statements[update] = updated
+        statements[_render(update, dialect)] = updated
     insert = f"""INSERT INTO {target} ({_listed("", change.columns)})
                  SELECT {_listed("d", change.columns)} FROM {changes} WHERE {action} = 'insert'"""
-    statements[insert] = ("insert",)
-    return {_render(statement, dialect): actions for statement, actions in statements.items()}
+    statements[_render(insert, dialect)] = ("insert",)
+    return statements
 
 
 def merge_statement(change: Upsert, bounds: KeyBounds = KeyBounds()) -> str:

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from flowctl.sql.dialects import Dialect
+from flowctl.sql.dialects import Dialect, deletion
 from flowctl.sql.versioning import (
     ARRIVAL,
     CHANGE_COLUMN,
@@ -181,10 +181,9 @@ def _derived(name: str) -> str:
 
 def removal(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
     """DELETE of the versions that ``differences`` (a table with :func:`difference`) deletes or replaces."""
-    version = listed("", (*change.key, VALID_FROM))
-    return render(
-        f"DELETE FROM {table(change.target)} WHERE ({version}) IN (SELECT {version} FROM {table(differences)})", dialect
-    )
+    version = (*change.key, VALID_FROM)
+    rows = render(f"SELECT {listed('', version)} FROM {table(differences)}", dialect)
+    return deletion(change.target, version, rows, dialect)
 
 
 def addition(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
@@ -230,10 +229,10 @@ def applied_in_place(
     is_put = f"d.{quoted(CHANGE_COLUMN)} = 'put'"
     update = f"""UPDATE {table(change.target)} AS t SET {values} FROM {table(differences)} AS d
                  WHERE {is_put} AND {equal("d", "t", version)}"""
-    delete = f"""DELETE FROM {table(change.target)} WHERE ({listed("", version)}) IN (
-                 SELECT {listed("", version)} FROM {table(differences)} WHERE {quoted(CHANGE_COLUMN)} = 'delete')"""
+    deleted = f"SELECT {listed('', version)} FROM {table(differences)} WHERE {quoted(CHANGE_COLUMN)} = 'delete'"
+    delete = deletion(change.target, version, render(deleted, dialect), dialect)
     insert = f"""INSERT INTO {table(change.target)} ({listed("", change.columns)})
                  SELECT {listed("d", change.columns)} FROM {table(differences)} AS d
                  LEFT JOIN {table(there)} AS h ON {equal("h", "d", version)}
                  WHERE {is_put} AND h.{quoted(VALID_FROM)} IS NULL"""
-    return render(update, dialect), render(delete, dialect), render(insert, dialect)
+    return render(update, dialect), delete, render(insert, dialect)

@@ -106,7 +106,7 @@ class TargetPlace(ABC):
 @dataclass(frozen=True)
 class DeltaPlace(TargetPlace):
     kind = "delta"
-    #: The table is there, empty, once its commit begins; those of others come with the commit.
+    #: The table is there, empty, once its commit begins.
     before_table = "after_intent"
     lake: str = "lake"
 
@@ -275,6 +275,8 @@ class PostgresPlace(SqlPlace):
 
 class MysqlPlace(SqlPlace):
     kind, fixture = "mysql", "mysql_database"
+    #: The table is there, empty, before its commit begins.
+    before_table = "after_intent"
     env: ClassVar[Mapping[str, str]] = {"MYSQL_PASSWORD": "my-etl-secret"}
 
     @property

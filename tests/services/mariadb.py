@@ -50,8 +50,9 @@ class Server:
     def started(self, settings: Mapping[str, str] | None = None) -> Iterator[str]:
         """Its :attr:`url`, while it runs."""
         chosen = [f"--{name}={value}" for name, value in {**_SETTINGS, **(settings or {})}.items()]
-        own = [f"--datadir={self.folder / 'data'}", f"--socket={self.socket}", f"--port={self.port}"]
-        command = [_installed("mariadbd"), "--no-defaults", *own, *_as_user(), *chosen]
+        # A server that starts deletes the temporary tables of others that share its folder for them.
+        own = [f"--datadir={self.folder / 'data'}", f"--tmpdir={self.folder}", f"--socket={self.socket}"]
+        command = [_installed("mariadbd"), "--no-defaults", *own, f"--port={self.port}", *_as_user(), *chosen]
         with running(command, log=self.folder / "mariadb.log", answers=self._answers, stop_seconds=5):
             yield self.url
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal as Exact
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from flowctl.connectors.mysql.client import client
+from flowctl.connectors.mysql.session import MysqlSession
 from flowctl.connectors.target import WriteShape
 from flowctl.errors import FlowctlError, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
@@ -23,6 +24,8 @@ from flowctl.storage.buffer import Buffer
 from tests.connectors.mysql.conftest import Script
 from tests.connectors.reading import describe
 from tests.connectors.target_matrix import FACTORIES, Place, opened
+from tests.connectors.test_target_history import COLUMNS as HISTORY
+from tests.connectors.test_target_history import seen
 from tests.connectors.test_target_types import ALL
 from tests.connectors.writing import COLUMNS, Writer, gone, row, upserts
 from tests.e2e.flows import mysql_rows
@@ -340,6 +343,40 @@ def test_nothing_is_left_of_tries(writer: Writer, script: Script) -> None:
     assert f"{stage.rpartition('_')[0]}_dead" in {name for (name,) in script(listed)}
     writer.write(upserts(row(3)), 3, "merge")
     assert {name for (name,) in script(listed)} == {"_flowctl_commits", table}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["merge", "scd2"])
+def test_no_statement_compares_all_pairs_of_rows(writer: Writer, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every join of two large tables is by hash or by index, every subquery is materialized."""
+    plans: dict[str, list[Any]] = {}
+    execute = MysqlSession.execute
+
+    def explained(session: MysqlSession, statement: str, parameters: Sequence[Any] = ()) -> int:
+        query = statement.removeprefix("CREATE TEMPORARY TABLE _flowctl_difference AS ")
+        is_applied = query.startswith(("UPDATE ", "DELETE ")) and "_flowctl_difference" in query
+        if query != statement or is_applied:
+            plans[query] = session.fetch(f"EXPLAIN {query}")
+        return execute(session, statement, parameters)
+
+    def rows(since: int, name: str) -> list[dict[str, Any]]:
+        if mode == "merge":
+            return [*upserts(*(row(id, name) for id in range(since, since + 3000))), gone(1)]  # type: ignore[list-item]
+        return [{**seen(name, 1 + since // 2000), "id": id} for id in range(since, since + 3000)]
+
+    columns = COLUMNS if mode == "merge" else HISTORY
+    writer.write(rows(1, "a"), 1, mode, columns=columns, in_memory=True)
+    monkeypatch.setattr(MysqlSession, "execute", explained)
+    writer.write(rows(2001, "b"), 2, mode, columns=columns, in_memory=True)
+    assert len(plans) >= 2
+    slow = [(query, step) for query, plan in plans.items() for step in plan if is_nested(step)]
+    assert slow == []
+
+
+def is_nested(step: Sequence[Any]) -> bool:
+    """Whether EXPLAIN's ``step`` reads a whole table again for each row before it."""
+    _, kind, _, access, *_, extra = step
+    return kind == "DEPENDENT SUBQUERY" or (access == "ALL" and "BNL join" in str(extra))
 
 
 @pytest.mark.parametrize("count", [150, 400, 900])
