@@ -92,6 +92,7 @@ class DeltaSource(LandedSource):
             identity=table.identity,
             version=table.version,
             rows=_rows(table),
+            system="delta",  # a table's own id holds wherever it is
             extra={
                 "features": list(table.protocol.get("readerFeatures", ())),
                 "partition_by": list(table.partition_by),
