@@ -17,10 +17,10 @@ from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
 from flowctl.storage.blobs import BlobStore
 from tests import engines
-from tests.services import kafka, postgres, s3, schemas
+from tests.services import azurite, gcs, kafka, postgres, s3, schemas
 from tests.services import spark as spark_servers
 from tests.services.s3_proxy import S3Proxy
-from tests.storage.stores import StoreAddress, s3_address
+from tests.storage.stores import StoreAddress, azure_address, gcs_address, s3_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +35,8 @@ SERVER_FIXTURES = {
     "s3_server",
     "moto",
     "versitygw",
+    "azure_server",
+    "gcs_server",
     "engine",
     "connect_server",
     "cluster",
@@ -49,7 +51,9 @@ STORES = [
     "disk",
     "memory",
     pytest.param("s3-moto", marks=pytest.mark.server),
+    pytest.param("azure", marks=pytest.mark.server),
     pytest.param("s3-versitygw", marks=[pytest.mark.server, pytest.mark.full]),
+    pytest.param("gcs", marks=[pytest.mark.server, pytest.mark.full]),
 ]
 
 
@@ -120,6 +124,10 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
             return s3_address(request.getfixturevalue("moto"))
         case "s3-versitygw":
             return s3_address(request.getfixturevalue("versitygw"))
+        case "azure":
+            return azure_address(request.getfixturevalue("azure_server"))
+        case "gcs":
+            return gcs_address(request.getfixturevalue("gcs_server"))
         case unknown:
             raise AssertionError(unknown)
 
@@ -158,6 +166,18 @@ def moto() -> Iterator[s3.S3Server]:
 @pytest.fixture(scope="session")
 def versitygw() -> Iterator[s3.S3Server]:
     with s3.versitygw() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[azurite.AzureServer]:
+    with azurite.azurite() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[gcs.GoogleServer]:
+    with gcs.fake_gcs() as server:
         yield server
 
 

@@ -16,6 +16,8 @@ from flowctl.storage.blobs import BlobInfo
 PROBE = "conditional-create"
 #: Attempts of a create that is refused for a conflict with another request although the blob does not exist.
 CONFLICT_TRIES = 5
+#: How s3fs, adlfs and gcsfs name the time in a listing.
+_MODIFIED = ("LastModified", "last_modified", "mtime")
 
 
 class ObjectStore:
@@ -57,7 +59,7 @@ class ObjectStore:
             raise self._broken("list", prefix, cause) from cause
         below = {path[len(folder) :]: entry for path, entry in found.items() if path.startswith(folder)}
         return sorted(
-            BlobInfo(prefix + name, entry["size"], self._modified(entry))
+            BlobInfo(prefix + name, entry["size"], _modified(entry))
             for name, entry in below.items()
             if name and "/" not in name
         )
@@ -121,10 +123,6 @@ class ObjectStore:
             )
         self._probed = True
 
-    def _modified(self, entry: Mapping[str, Any]) -> dt.datetime:
-        known: dt.datetime = entry.get("LastModified") or self._fs.modified(entry["name"])
-        return known if known.tzinfo else known.replace(tzinfo=dt.UTC)
-
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
@@ -135,6 +133,12 @@ class ObjectStore:
             f"cannot {verb} {self.url}/{name}: {type(cause).__name__}: {cause}",
             hint="Check the store's address, its credentials (`storage` in the spec) and permissions",
         )
+
+
+def _modified(entry: Mapping[str, Any]) -> dt.datetime:
+    """The time of a listing. A question about the blob itself would fail if it is deleted meanwhile."""
+    known: dt.datetime = next(entry[key] for key in _MODIFIED if key in entry)
+    return known if known.tzinfo else known.replace(tzinfo=dt.UTC)
 
 
 def is_refused_create(error: BaseException) -> bool:

@@ -14,7 +14,7 @@ from flowctl.errors import TableError
 from flowctl.spec import urls
 from flowctl.spec.secrets import reveal
 from flowctl.storage.blobs import BlobStore
-from flowctl.storage.store import Store
+from flowctl.storage.store import Given, Store
 from flowctl.storage.stores import by_scheme
 from flowctl.storage.urls import local_path, scheme
 
@@ -65,21 +65,23 @@ def hadoop_conf(url: str, storage: Storage) -> dict[str, str]:
     return store_of(url).hadoop_conf(bucket, _given(url, storage))
 
 
-def spark_url(url: str) -> str:
+def spark_url(url: str, storage: Storage) -> str:
     """The URL in Spark's form: ``s3a://…`` for S3, ``file:///…`` for local paths."""
-    return store_of(url).spark_url(url)
+    return store_of(url).spark_url(url, _given(url, storage))
 
 
-def _given(url: str, storage: Storage) -> dict[str, str]:
-    if not store_of(url).takes_credentials:
+def _given(url: str, storage: Storage) -> Given:
+    store = store_of(url)
+    if not store.takes_credentials:
         return {}
-    given = {key: str(reveal(value)) for key, value in credentials(url, storage).items()}
+    written = {key: reveal(value) for key, value in credentials(url, storage).items()}
+    given = {key: str(value) for key, value in written.items() if value is not False}
     if "endpoint" in given and (flaw := urls.flaw_of_endpoint(given["endpoint"])):
         raise TableError(
             f"the endpoint of the storage for {scheme(url)}:// cannot be read: {flaw}",
             hint="Write https://host:port in `storage`, or where its secret is kept",
         )
-    return given
+    return store.complete(url, given)
 
 
 def _normal(url: str) -> str:

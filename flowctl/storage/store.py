@@ -18,14 +18,16 @@ Given = Mapping[str, str]
 
 
 class Store(ABC):
-    """``schemes`` are those of its URLs, the usual one first. ``environment`` names what credentials are read from if
-    ``takes_credentials`` is false. ``jars`` are the sets of ``ivy.xml`` that Spark needs for it. ``place`` describes a
-    store that other hosts cannot reach; ``is_of_process`` if other processes cannot reach it either."""
+    """``schemes`` are those of its URLs, the usual one first. ``bucket`` is its word for what a URL begins with.
+    ``jars`` are the sets of ``ivy.xml`` that Spark needs for it; ``not_on_spark`` are the keys of ``storage`` that
+    Spark cannot use, each with the next step. ``place`` describes a store that other hosts cannot reach;
+    ``is_of_process`` if other processes cannot reach it either."""
 
     schemes: ClassVar[tuple[str, ...]]
     has_buckets: ClassVar[bool] = True
     takes_credentials: ClassVar[bool] = False
-    environment: ClassVar[str] = ""
+    bucket: ClassVar[str] = "bucket"
+    not_on_spark: ClassVar[Mapping[str, str]] = {}
     jars: ClassVar[tuple[str, ...]] = ()
     place: ClassVar[str] = ""
     is_of_process: ClassVar[bool] = False
@@ -33,6 +35,10 @@ class Store(ABC):
     @abstractmethod
     def open(self, url: str, given: Given, *, unsafe: bool, private: bool) -> BlobStore:
         """As :func:`flowctl.storage.options.open_store`."""
+
+    def complete(self, url: str, given: Given) -> Given:
+        """``given`` with what the URL and the environment add. The other methods get the result."""
+        return given
 
     def fsspec_options(self, given: Given) -> dict[str, Any]:
         """Constructor arguments of the fsspec file system."""
@@ -50,7 +56,7 @@ class Store(ABC):
         """Spark settings that let executors reach ``bucket``."""
         return {}
 
-    def spark_url(self, url: str) -> str:
+    def spark_url(self, url: str, given: Given) -> str:
         """The URL in Spark's form."""
         return url
 

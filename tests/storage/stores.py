@@ -8,6 +8,8 @@ from typing import Any
 
 from flowctl.storage.blobs import BlobStore
 from flowctl.storage.options import open_store
+from tests.services.azurite import AzureServer
+from tests.services.gcs import GoogleServer
 from tests.services.s3 import S3Server
 
 
@@ -28,3 +30,17 @@ def s3_address(server: S3Server, endpoint: str = "") -> StoreAddress:
     server.client().create_bucket(Bucket=bucket)
     reached = replace(server, endpoint=endpoint or server.endpoint)
     return StoreAddress(f"s3://{bucket}/_flowctl/shop", {f"s3://{bucket}": dict(reached.storage())})
+
+
+def azure_address(server: AzureServer) -> StoreAddress:
+    """A new container of ``server``."""
+    container = f"lake-{uuid.uuid4().hex[:12]}"
+    server.client().create_container(container)
+    return StoreAddress(f"az://{container}/_flowctl/shop", {f"az://{container}": server.storage()})
+
+
+def gcs_address(server: GoogleServer) -> StoreAddress:
+    """A new bucket of ``server``."""
+    bucket = f"lake-{uuid.uuid4().hex[:12]}"
+    server.client().create_bucket(bucket)
+    return StoreAddress(f"gs://{bucket}/_flowctl/shop", {f"gs://{bucket}": server.storage()})

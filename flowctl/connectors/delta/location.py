@@ -37,7 +37,7 @@ class TableLocation:
 
     @property
     def spark_path(self) -> str:
-        return spark_url(self.url)
+        return spark_url(self.url, self.storage)
 
     @property
     def identifier(self) -> str:

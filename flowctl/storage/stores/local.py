@@ -19,7 +19,7 @@ class LocalStore(Store):
 
         return DiskStore(url, private=private)
 
-    def spark_url(self, url: str) -> str:
+    def spark_url(self, url: str, given: Given) -> str:
         return f"file://{local_path(url).absolute()}"  # Hadoop does not decode what a URI would encode
 
 
