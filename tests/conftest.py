@@ -20,7 +20,7 @@ from tests import engines
 from tests.services import azurite, gcs, kafka, postgres, s3, schemas
 from tests.services import spark as spark_servers
 from tests.services.s3_proxy import S3Proxy
-from tests.storage.stores import StoreAddress, azure_address, gcs_address, s3_address
+from tests.storage.stores import Bucket, StoreAddress, address_on, new_bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,12 @@ STORES = [
     pytest.param("s3-versitygw", marks=[pytest.mark.server, pytest.mark.full]),
     pytest.param("gcs", marks=[pytest.mark.server, pytest.mark.full]),
 ]
-
+#: The server of each kind of object store: whole flows run on each. Starting Google's takes a build of minutes.
+OBJECT_STORES = [
+    pytest.param("s3_server", id="s3", marks=pytest.mark.server),
+    pytest.param("azure_server", id="azure", marks=pytest.mark.server),
+    pytest.param("gcs_server", id="gcs", marks=[pytest.mark.server, pytest.mark.full]),
+]
 
 #: Targets that this process writes alone, whatever the engine: their tests are `full` on Spark.
 EMBEDDED = ("duckdb", "sqlite")
@@ -113,6 +118,12 @@ def s3_bucket(s3_server: s3.S3Server) -> str:
     return name
 
 
+@pytest.fixture(params=OBJECT_STORES)
+def bucket(request: pytest.FixtureRequest) -> Bucket:
+    """Of each kind of object store."""
+    return new_bucket(request.getfixturevalue(request.param))
+
+
 @pytest.fixture(params=STORES)
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
     match request.param:
@@ -121,13 +132,13 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
         case "memory":
             return StoreAddress(f"memory://{uuid.uuid4().hex}/shop")
         case "s3-moto":
-            return s3_address(request.getfixturevalue("moto"))
+            return address_on(request.getfixturevalue("moto"))
         case "s3-versitygw":
-            return s3_address(request.getfixturevalue("versitygw"))
+            return address_on(request.getfixturevalue("versitygw"))
         case "azure":
-            return azure_address(request.getfixturevalue("azure_server"))
+            return address_on(request.getfixturevalue("azure_server"))
         case "gcs":
-            return gcs_address(request.getfixturevalue("gcs_server"))
+            return address_on(request.getfixturevalue("gcs_server"))
         case unknown:
             raise AssertionError(unknown)
 

@@ -37,6 +37,14 @@ class AzureServer:
         """The options of one entry of a spec's ``storage``."""
         return {"account": self.account, "account_key": self.account_key, "endpoint": self.endpoint}
 
+    def make_bucket(self, name: str) -> str:
+        self.client().create_container(name)
+        return f"az://{name}"
+
+    def contents(self, bucket: str) -> dict[str, bytes]:
+        container = self.client().get_container_client(bucket)
+        return {name: container.download_blob(name).readall() for name in container.list_blob_names()}
+
     def client(self) -> Any:
         """A client of Azure's own library, for making containers and looking from outside."""
         from azure.storage.blob import BlobServiceClient

@@ -12,7 +12,7 @@ import pytest
 
 from flowctl.storage import buffer as buffers
 from flowctl.storage.buffer import Buffer
-from tests.storage.stores import StoreAddress, s3_address
+from tests.storage.stores import StoreAddress, address_on
 
 SCHEMA = pa.schema(
     [
@@ -34,7 +34,7 @@ class Broken(Exception):
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
     if request.param == "disk":
         return StoreAddress(str(tmp_path / "state" / "shop"))
-    return s3_address(request.getfixturevalue("moto"))
+    return address_on(request.getfixturevalue("moto"))
 
 
 @pytest.fixture

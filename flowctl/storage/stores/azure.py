@@ -133,7 +133,7 @@ class AzureStore(CloudStore):
         settings = _abfs_credentials(given)
         host = _abfs_host(given)
         conf = {f"spark.hadoop.fs.azure.{name}.{host}": value for name, value in settings.items()}
-        return conf | _ABFS_TIMEOUTS
+        return conf | _abfs_endpoint(given) | _ABFS_TIMEOUTS
 
     def spark_url(self, url: str, given: Given) -> str:
         """Hadoop reads the account from the URL only."""
@@ -143,7 +143,8 @@ class AzureStore(CloudStore):
                 f"{url}: Spark needs the name of the storage account",
                 hint="Add `account` in `storage`, or write abfss://container@account.dfs.core.windows.net/path",
             )
-        return f"abfss://{container.partition('@')[0]}@{_abfs_host(given)}/{path}"
+        scheme = "abfs" if given.get("endpoint", "").startswith("http://") else "abfss"
+        return f"{scheme}://{container.partition('@')[0]}@{_abfs_host(given)}/{path}"
 
 
 def _host(url: str) -> str:
@@ -206,6 +207,20 @@ def _abfs_credentials(given: Given) -> dict[str, str]:
             f"{oauth}.token.file": token_file,
         }
     return {"account.auth.type": "OAuth", "account.oauth.provider.type": f"{_OAUTH}MsiTokenProvider"}
+
+
+def _abfs_endpoint(given: Given) -> dict[str, str]:
+    """For a server that is not at the account's own host name, such as Azurite: it has no endpoint for file systems
+    (``dfs``), so the driver uses that for blobs."""
+    address = urlsplit(given.get("endpoint", ""))
+    if not address.hostname or ".blob." in address.hostname:
+        return {}
+    return {
+        "spark.hadoop.fs.azure.abfs.endpoint": address.netloc,
+        "spark.hadoop.fs.azure.fns.account.service.type": "BLOB",
+        "spark.hadoop.fs.azure.account.hns.enabled": "false",
+        "spark.hadoop.fs.azure.always.use.https": str(address.scheme == "https").lower(),
+    }
 
 
 _ABFS_TIMEOUTS = {

@@ -39,15 +39,15 @@ class GoogleStore(CloudStore):
         return given
 
     def fsspec_options(self, given: Given) -> dict[str, Any]:
-        """Source: gcsfs's GCSFileSystem. Its default is a class that asks for each bucket's type by gRPC, wherever the
-        endpoint is."""
+        """Source: gcsfs's GCSFileSystem. Its default is a class that asks for each bucket's type by gRPC, for a minute
+        if the endpoint does not speak it: this process uses the class below it, executors ask for a moment only."""
         import fsspec
 
         for scheme in self.schemes:
             fsspec.register_implementation(scheme, "gcsfs.core.GCSFileSystem", clobber=True)
         options: dict[str, Any] = {"token": _token(given)}
         if "endpoint" in given:
-            options["endpoint_url"] = given["endpoint"].rstrip("/")
+            options |= {"endpoint_url": given["endpoint"].rstrip("/"), "retry_timeout": 0.1}
         return options
 
     def deltalake_options(self, given: Given) -> dict[str, str]:
