@@ -51,8 +51,9 @@ def command(
     as_json = settings.format == "json"
     plan_options = PlanOptions(**given)
     _refuse_terms_beside_plan(plan_file, plan_options)
-    if follow and (plan_file or plan_options.full_refresh):
-        raise click.UsageError("--follow plans by itself, again and again: run --plan or --full-refresh without it")
+    if follow and (plan_file or plan_options.full_refresh or plan_options.backfill):
+        what = "--follow plans by itself, again and again: run --plan, --full-refresh, --from and --to without it"
+        raise click.UsageError(what)
     options = ApplyOptions(
         plan=plan_options,
         plan_file=Path(plan_file) if plan_file else None,
@@ -97,5 +98,5 @@ def _conclude(result: RunResult, *, as_json: bool) -> None:
 def _refuse_terms_beside_plan(plan_file: str | None, options: Any) -> None:
     if plan_file and (options.select or options.exclude or options.full_refresh):
         raise click.UsageError(
-            "--plan executes what was saved: --select, --exclude and --full-refresh belong to `plan`"
+            "--plan executes what was saved: --select, --exclude, --full-refresh, --from and --to belong to `plan`"
         )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from flowctl.model.backfill import Backfill
 
 Command = Callable[..., Any]
 
@@ -90,10 +93,29 @@ _connections_option = click.option(
 
 
 def plan_options(command: Command) -> Command:
-    """``--select``, ``--exclude``, ``--full-refresh``, ``--estimate``: the keyword arguments of ``PlanOptions``."""
+    """``--select``, ``--exclude``, ``--full-refresh``, ``--from``, ``--to``, ``--estimate``: the keyword arguments of
+    ``PlanOptions``."""
+
+    @wraps(command)
+    def with_backfill(range_from: str | None, range_to: str | None, **given: Any) -> Any:
+        return command(backfill=_backfill(range_from, range_to, given), **given)
+
+    found: Command = with_backfill
     for option in reversed(_PLAN_OPTIONS):
-        command = option(command)
-    return command
+        found = option(found)
+    return found
+
+
+def _backfill(range_from: str | None, range_to: str | None, given: Mapping[str, Any]) -> Backfill | None:
+    from flowctl.model.backfill import Backfill
+
+    if range_from is None and range_to is None:
+        return None
+    if not given["select"]:
+        raise click.UsageError("--from and --to require --select: name the tables that read the range again")
+    if given["full_refresh"]:
+        raise click.UsageError("--full-refresh reads all rows: run it without --from and --to")
+    return Backfill(range_from, range_to)
 
 
 _PLAN_OPTIONS = (
@@ -110,6 +132,13 @@ _PLAN_OPTIONS = (
         multiple=True,
         help="Read these tables again and replace their content (scd2 keeps its history); terms as for --select.",
     ),
+    click.option(
+        "--from",
+        "range_from",
+        metavar="VALUE",
+        help="Read a range of the cursor again, from this value on; the position stays. Requires --select.",
+    ),
+    click.option("--to", "range_to", metavar="VALUE", help="The end of that range, which is not read itself."),
     click.option(
         "--estimate",
         type=click.Choice(["none", "stats", "count"]),

@@ -19,11 +19,13 @@ from flowctl.storage.access import HINT, refused_access
 
 #: One line of help per command, so that `flowctl --help` imports none of them.
 _COMMANDS = {
+    "init": "Write a spec for a database or a folder of files.",
     "validate": "Check specs offline and report all errors at once.",
     "plan": "Show exactly what apply would do.",
     "apply": "Print the plan and execute it.",
     "state": "Show and change what the state store remembers.",
     "dlq": "Show dead letters, and have them read again.",
+    "restore": "Bring a Delta table back to an earlier sequence number.",
     "maintain": "Compact Delta tables and remove old files, where due.",
     "runs": "Show the run history.",
     "doctor": "Ask every connection and stream what is wrong.",

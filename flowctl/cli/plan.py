@@ -88,8 +88,14 @@ def apply_command(spec: Spec, options: PlanOptions, out: str | None) -> str:
     if out is not None:
         return f"flowctl apply {spec.argument} {shlex.join(['--plan', out])}"
     terms = {"--select": options.select, "--exclude": options.exclude, "--full-refresh": options.full_refresh}
+    if options.backfill is not None:
+        terms |= {"--from": _given(options.backfill.start), "--to": _given(options.backfill.stop)}
     words = [word for option, given in terms.items() for term in given for word in (option, term)]
     return " ".join(filter(None, (f"flowctl apply {spec.argument}", shlex.join(words))))
+
+
+def _given(value: str | None) -> tuple[str, ...]:
+    return (value,) if value is not None else ()
 
 
 def show(plan: Plan, **terms: Any) -> None:

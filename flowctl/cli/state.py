@@ -15,9 +15,7 @@ from flowctl.cli.state_views import FORMAT, history, list_tables, show, state_js
 from flowctl.errors import ExitCode, StoppedByPolicy, UsageError
 
 if TYPE_CHECKING:
-    from flowctl.connectors.target import TargetRules
     from flowctl.model.position import Position
-    from flowctl.observe.world import Observed
     from flowctl.spec.spec import Spec, TableSpec
     from flowctl.state.document import StateDocument, TableState
 
@@ -118,6 +116,7 @@ def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
     """Take sequence number, position and schema from the target as it is. Touches no data."""
     from flowctl.plan.case import Case
     from flowctl.plan.fills import columns_to_record
+    from flowctl.plan.planning import observe_table
     from flowctl.state import changes
     from flowctl.state import document as documents
     from flowctl.state.streams import with_adopted
@@ -130,7 +129,7 @@ def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
         )
 
     def change(document: StateDocument) -> StateDocument:
-        table, observed, ddl = _observe(spec, table_id)
+        table, observed, ddl = observe_table(spec, table_id)
         if observed.target is None:
             raise StoppedByPolicy(
                 f"{table.target} does not exist", hint="Run `flowctl apply`: it creates the table", mark=table.mark
@@ -239,13 +238,14 @@ def _accept(spec: Spec, document: StateDocument, table_id: str, *, has_position:
     has come. Raises :class:`StoppedByPolicy` if only a full refresh is correct."""
     from flowctl.plan import acceptance
     from flowctl.plan.definition import definition
+    from flowctl.plan.planning import observe_table
     from flowctl.state import document as documents
 
     state, refused = document.table(table_id), None
     recorded = state.definition or (state.intent.definition if state.intent else {})
     protects = any(table.columns.mask or table.columns.exclude for table in spec.tables)
     if recorded or (state.schema and protects):
-        table, observed, _ = _observe(spec, table_id)
+        table, observed, _ = observe_table(spec, table_id)
         wanted = definition(table, observed.source)
         taken = acceptance.with_columns_accepted(state, wanted, table, observed.source)
         if taken != state and not has_position:  # the definition is unchanged
@@ -311,18 +311,3 @@ def _say_unlocked(spec: Spec, holder: str | None) -> None:
         output.write_json({"format": FORMAT, "flow": spec.flow, "released": holder})
     else:
         output.write_result("Released." if holder else "No run holds the lease.")
-
-
-def _observe(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetRules | None]:
-    """The table (also one of a pattern), the current state of its source and target, and the target's rules."""
-    from flowctl.plan.planning import resolve_and_observe
-    from flowctl.resolve.resolve import PlanOptions
-
-    resolved, world = resolve_and_observe(spec, PlanOptions(select=(table_id,), estimate="none"))
-    observed = world.tables.get(table_id)
-    if observed is None:
-        raise UsageError(f"{table_id!r} is not the id of one table")
-    if observed.error is not None:
-        raise observed.error
-    table = next(table for table in resolved.tables if table.id == table_id)
-    return table, observed, world.ddl.get(table.target.connection)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl.connectors.gaps import Gap
@@ -29,7 +30,8 @@ class Capabilities:
     import to write a table to a connection. ``storage`` names the option that is a URL or a folder of files. ``places``
     maps a connection's options, as text, to the names by which errors refer to its location. ``gaps`` lists, from the
     spec, what an engine does not support for a table that reads or writes a connection, or for the connection alone
-    (None)."""
+    (None). ``recognizes``: whether a file or folder on this machine is one that such a connection reads, for
+    `flowctl init`; its URL is then the type, a colon and the path."""
 
     source: SourceCapabilities | None
     target: TargetCapabilities | None
@@ -43,6 +45,7 @@ class Capabilities:
     storage: str | None = None
     places: Callable[[Mapping[str, str]], Iterable[str]] = lambda options: ()
     gaps: Callable[[str, Connection, TableSpec | None], Iterable[Gap]] = lambda engine, connection, table: ()
+    recognizes: Callable[[Path], bool] = lambda path: False
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from flowctl.connectors.survey import Details, Survey, Wanted, survey_tables
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import Column, Estimate, ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints, TableSpec
@@ -68,17 +69,18 @@ class Relation:
 @dataclass(frozen=True)
 class WatermarkRequest:
     """Requests the high watermark of ``relation``. Without a ``cursor`` the position is one of files, or none.
-    ``lower`` is where the read starts (for the row count, if ``estimate`` is ``count``). ``delay``: only values at
-    least that many seconds behind the source's clock, in ``zone`` if the cursor has no time zone (None: the source's
-    own). ``appends``: the read stops at the high watermark, and some rows at the recorded ``position`` are already
-    written. ``null_rows``: rows with a null cursor are read too. ``count_writers``: count open writers, as nothing else
-    protects from late commits. ``check_older``: check whether any row from ``first`` to ``position`` still exists.
-    ``start``: of a topic, where the first read begins (`earliest`, `latest`, or an RFC 3339 time)."""
+    ``lower`` is where the read starts, ``upper`` where a range ends (both included; for the row count). ``delay``: only
+    values at least that many seconds behind the source's clock, in ``zone`` if the cursor has no time zone (None: the
+    source's own). ``appends``: the read stops at the high watermark, and some rows at the recorded ``position`` are
+    already written. ``null_rows``: rows with a null cursor are read too. ``count_writers``: count open writers, as
+    nothing else protects from late commits. ``check_older``: check whether any row from ``first`` to ``position`` still
+    exists. ``start``: of a topic, where the first read begins (`earliest`, `latest`, or an RFC 3339 time)."""
 
     relation: Relation
     info: TableInfo
     cursor: Column | None = None
     lower: TypedValue | None = None
+    upper: TypedValue | None = None
     delay: float | None = None
     appends: bool = False
     position: TypedValue | None = None
@@ -140,6 +142,8 @@ class Source(ABC):
     """Metadata only; never starts an engine. Every source is a :class:`DirectSource` or a :class:`LandedSource`."""
 
     capabilities: Capabilities
+    #: The pattern that every table matches.
+    everything: ClassVar[tuple[str, ...]] = ("*",)
 
     @abstractmethod
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
@@ -156,6 +160,21 @@ class Source(ABC):
     @abstractmethod
     def why_missing(self, relation: Relation) -> Missing:
         """Explains why :meth:`describe` did not find an object."""
+
+    def survey(self, wanted: Wanted) -> Survey:
+        """What `flowctl init` may write: every table that ``wanted`` accepts, in as few queries as :meth:`discover`,
+        :meth:`describe` and :meth:`details` need, and the views that it accepts."""
+        objects = [object for object in self.discover(self.everything) if wanted(object)]
+        return survey_tables(self, objects, [view for view in self.views() if wanted(view)])
+
+    def details(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, Details]:
+        """Indexes, numbered columns and privileges, for `flowctl init`; one query for all objects. Objects about which
+        nothing is known may be left out."""
+        return {}
+
+    def views(self) -> Sequence[ObjectName]:
+        """The views, which :meth:`discover` leaves out, named as it names tables; sorted."""
+        return ()
 
     def describe_files(
         self, relation: Relation, read: Mapping[str, FileStamp]

@@ -23,6 +23,8 @@ class Interval:
     (:attr:`recorded`), because the file log entry that ``upper`` refers to has them.
 
     ``letters``: the dead letters of sequence numbers up to this one are read again too.
+
+    ``is_backfill``: a range at or below the recorded position, which stays. ``read_to`` is then set in every mode.
     """
 
     lower: Position | None
@@ -34,6 +36,7 @@ class Interval:
     lag_seconds: float = 0.0
     files: tuple[FileStamp, ...] | None = field(default=None, metadata=in_json("not_default"))
     letters: int | None = field(default=None, metadata=in_json("not_default"))
+    is_backfill: bool = field(default=False, metadata=in_json("not_default"))
 
     @property
     def recorded(self) -> Interval:

@@ -25,6 +25,7 @@ from flowctl.observe.file_logs import files_read, files_written, pending_log
 from flowctl.observe.letters import with_letters
 from flowctl.observe.lower_bound import read_from, retyped
 from flowctl.observe.metadata import with_metadata
+from flowctl.observe.ranges import range_of
 from flowctl.observe.relations import relation
 from flowctl.observe.streams import former_streams, recorded_streams, stream_source, with_info
 from flowctl.observe.world import Observed, PositionKind, World
@@ -62,9 +63,7 @@ def observe(
         if name and name not in documents:
             documents[name] = stream_store(blobs, name).read()
     looked = in_parallel(
-        lambda name: _Look(connections, name, spec, state, documents, resolved.full_refresh, estimate, blobs).at(
-            tables
-        ),
+        lambda name: _Look(connections, name, spec, state, documents, resolved, estimate, blobs).at(tables),
         _connections(tables),
     )
     observed = with_letters({table.id: _merge(table, looked) for table in tables}, tables, connections)
@@ -140,7 +139,7 @@ class _Look:
     spec: Spec
     state: StateDocument
     documents: Mapping[str, StateDocument]
-    full_refresh: frozenset[str]
+    resolved: Resolved
     estimate: Estimate
     blobs: BlobStore
 
@@ -230,7 +229,7 @@ class _Look:
 
     def _files_of(self, source: Source, table: TableSpec) -> Observed:
         read, state = relation(table), self.state.table(table.id)
-        anew = table.id in self.full_refresh
+        anew = table.id in self.resolved.full_refresh
         log = files_read(self.blobs, table.id, state.position, read_anew=anew or _begun_refresh(state))
         known = {} if anew or table.mode == "truncate" or _begun_refresh(state) else log.files
         info, watermark = source.describe_files(read, known)
@@ -250,11 +249,14 @@ class _Look:
             start = given if isinstance(given, str) else ""
             delay = cursor.delay if cursor else None
             return WatermarkRequest(read, info, column, delay=delay, estimate=self.estimate, start=start)
-        recorded = None if table.id in self.full_refresh else _continues_from(self.state.table(table.id))
-        lower = position = first = None
+        recorded = None if table.id in self.resolved.full_refresh else _continues_from(self.state.table(table.id))
+        lower = position = first = upper = None
         appends = table.mode == "append"
         try:
             lower, first = read_from(cursor, column.type, recorded), read_from(cursor, column.type, None)
+            if self.resolved.backfill is not None and isinstance(recorded, CursorPosition):
+                range = range_of(self.resolved.backfill, column.type, retyped(recorded.at, column.type), cursor.start)
+                lower, upper = range.first, range.last
             if appends and isinstance(recorded, CursorPosition):
                 position = retyped(recorded.at, column.type)
         except (ValueError, ArithmeticError):
@@ -264,6 +266,7 @@ class _Look:
             info=info,
             cursor=column,
             lower=lower,
+            upper=upper,
             delay=cursor.delay,
             appends=appends,
             position=position,
@@ -272,7 +275,7 @@ class _Look:
             count_writers=cursor.delay is None and not cursor.lag,
             check_older=table.guard.allow_purged,
             first=first,
-            estimate=self.estimate,
+            estimate="count" if upper is not None and self.estimate == "stats" else self.estimate,
         )
 
     def _targets(self, target: Target, tables: Sequence[TableSpec]) -> dict[str, Observed]:
@@ -313,7 +316,7 @@ class _Look:
 
     def _check_writable(self, target: Target, table: TableSpec, info: TableInfo) -> None:
         state = self.documents.get(stream_of(table), self.state).table(table.id)
-        is_refresh = table.id in self.full_refresh or _begun_refresh(state)
+        is_refresh = table.id in self.resolved.full_refresh or _begun_refresh(state)
         error = target.refuse_write(info, table.mode, replaces=is_refresh or table.mode == "truncate")
         if error is not None:
             error.mark = table.mark_of("to")

@@ -105,6 +105,7 @@ def case_of(
         state=world.document_of(table).table(table.id),
         ddl=world.ddl.get(table.target.connection),
         full_refresh=table.id in resolved.full_refresh,
+        backfill=resolved.backfill,
         upstream={other: before[other] for other in needed if other in before},
         upstream_columns={other: _columns(other, before, world) for other in needed},
         sequences={other: _sequence(other, before, world) for other in needed},

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from flowctl.connectors.target import TargetRules
 from flowctl.model import reserved
+from flowctl.model.backfill import Backfill
 from flowctl.model.commit import Intent
 from flowctl.model.step import StreamStep
 from flowctl.model.table_info import Column, TableInfo
@@ -28,13 +29,14 @@ class Case:
     the target's place (empty: none), ``refused_name`` why the table's name is refused and what to do. ``spec_path`` is
     the spec as named in commands in hints. ``hides_order`` as in
     :class:`flowctl.connectors.source.SourceCapabilities`. ``resnapshots``: the table of a stream is read in full,
-    though its target exists."""
+    though its target exists. ``backfill``: the range that is read, instead of what is new."""
 
     table: TableSpec
     observed: Observed
     state: TableState
     ddl: TargetRules | None
     full_refresh: bool = False
+    backfill: Backfill | None = None
     upstream: Mapping[str, StreamStep] = field(default_factory=dict)
     upstream_columns: Mapping[str, Sequence[Column]] = field(default_factory=dict)
     sequences: Mapping[str, int] = field(default_factory=dict)

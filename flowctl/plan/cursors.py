@@ -171,7 +171,7 @@ def _last_read(mode: Mode, upper: TypedValue) -> TypedValue | None:
 
 def _found(bounds: _Bounds) -> Finding:
     newest, since = bounds.newest, bounds.since
-    if newest is not None and (refused := _unusable(bounds.cursor, newest, bounds.watermark.clock)):
+    if newest is not None and (refused := refuse_newest(bounds.cursor, newest, bounds.watermark.clock)):
         return refused
     if since is None:
         return _no_newest(bounds) if newest is None else _first_run(bounds, newest)
@@ -264,7 +264,7 @@ def _moved_back(cursor: Cursor, recorded: TypedValue, newest: TypedValue) -> Sto
     )
 
 
-def _unusable(cursor: Cursor, newest: TypedValue, clock: dt.datetime | None) -> Stop | None:
+def refuse_newest(cursor: Cursor, newest: TypedValue, clock: dt.datetime | None) -> Stop | None:
     if _is_infinite(newest.value):
         problem = "is infinite or not a number"
     elif clock is not None and _is_future(newest.value, clock):

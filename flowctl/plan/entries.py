@@ -107,7 +107,12 @@ def is_read_again(step: StreamStep) -> bool:
     keys."""
     if not isinstance(step, Load) or step.creates or step.refresh or step.interval.letters is not None:
         return False
-    return isinstance(step.interval.upper, NoPosition) or step.interval.lower == step.interval.upper
+    is_same = step.interval.lower == step.interval.upper and not step.interval.is_backfill
+    return isinstance(step.interval.upper, NoPosition) or is_same
+
+
+def is_backfill(step: StreamStep) -> bool:
+    return isinstance(step, Load) and step.interval.is_backfill
 
 
 def is_replay(step: StreamStep) -> bool:
@@ -151,7 +156,8 @@ def _changed(step: Load, details: tuple[Detail, ...]) -> Entry:
         "read again" if is_again else step.reason,
         *(["looks for deleted keys"] if step.check_deletes else ()),
     ]
-    tail = None if step.interval.lower == step.interval.upper or is_again else _reads(step.interval)
+    stays = step.interval.lower == step.interval.upper and not step.interval.is_backfill
+    tail = None if stays or is_again else _reads(step.interval)
     return Entry(step.id, "~", "yellow", ", ".join(what), details, step.rows, tail)
 
 
@@ -175,6 +181,10 @@ def _reads(interval: Interval) -> Detail | None:
     if not isinstance(interval.upper, CursorPosition | VersionPosition | OffsetsPosition):
         return None
     name = f"{interval.cursor_column} " if interval.cursor_column else ""
+    if interval.is_backfill and interval.read_to is not None:
+        first = interval.read_from.readable() if interval.read_from is not None else "the beginning"
+        between = f"{first.removesuffix(' UTC')} … {interval.read_to.readable()}"
+        return Detail("reads", f"{name}{between.replace(' ', text.NO_BREAK)}")
     lag = f", lag {text.duration(interval.lag_seconds)}" if interval.lag_seconds else ""
     start = interval.read_from if interval.lower is None else None
     lower, upper = start.readable() if start else position.readable(interval.lower), position.readable(interval.upper)
@@ -257,6 +267,9 @@ def _as_always(step: Runnable) -> Iterator[Detail]:
 
 
 def _exact(interval: Interval) -> str:
+    if interval.is_backfill and interval.read_to is not None:
+        first = interval.read_from.text() if interval.read_from is not None else "the beginning"
+        return f"[{first}, {interval.read_to.text()}]"
     lower = "[the beginning" if interval.lower is None else f"({position.describe(interval.lower)}"
     if interval.lower is None and interval.read_from is not None:
         lower = f"[{interval.read_from.text()}"

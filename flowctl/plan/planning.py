@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
+from flowctl.connectors.target import TargetRules
 from flowctl.errors import UsageError
 from flowctl.model.step import Advance, Check, Load, Plan, RecordOnly, Recover, Removed, Stopped, StreamStep, UpToDate
 from flowctl.observe.asking import Connections
 from flowctl.observe.discovery import Discovery, discover
 from flowctl.observe.observation import observe
-from flowctl.observe.world import World
+from flowctl.observe.world import Observed, World
 from flowctl.plan.build import build
 from flowctl.plan.confirmation import confirm_writes
 from flowctl.plan.stream_keys import with_keys
@@ -46,6 +47,18 @@ def resolve_and_observe(spec: Spec, options: PlanOptions) -> tuple[Resolved, Wor
     """Returns the tables of the flow and the world that a plan is made from. Raises as :func:`make_plan`."""
     with Connections(spec) as connections:
         return _observe(spec, options, connections)
+
+
+def observe_table(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetRules | None]:
+    """The table (also one of a pattern), the current state of its source and target, and the target's rules."""
+    resolved, world = resolve_and_observe(spec, PlanOptions(select=(table_id,), estimate="none"))
+    observed = world.tables.get(table_id)
+    if observed is None:
+        raise UsageError(f"{table_id!r} is not the id of one table")
+    if observed.error is not None:
+        raise observed.error
+    table = next(table for table in resolved.tables if table.id == table_id)
+    return table, observed, world.ddl.get(table.target.connection)
 
 
 def _observe(spec: Spec, options: PlanOptions, connections: Connections) -> tuple[Resolved, World]:

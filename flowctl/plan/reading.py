@@ -15,7 +15,7 @@ from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.slices import count_slices
 from flowctl.model.step import Load, PlannedTable, Progress, SeenTarget, Stopped, UpToDate
 from flowctl.model.table_info import Estimate, RowEstimate
-from flowctl.plan import checks, intervals
+from flowctl.plan import backfill, checks, intervals
 from flowctl.plan.case import Case
 from flowctl.plan.column_names import dropped_exclusions
 from flowctl.plan.commands import BLANK
@@ -82,7 +82,7 @@ def read(case: Case, now: str, estimate: Estimate) -> Load | UpToDate | Stopped:
     # The interval first: no column policy helps if the cursor's order has changed.
     if stop := finding if isinstance(finding, Stop) else refuse_columns(case, columns):
         return stopped(case, stop, columns)
-    due = compares_keys(case) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
+    due = checks_deletes(case, now) and case.backfill is None
     match finding:
         case Idle(_, upper, notes) if due and upper is not None:
             work = Work(_only_deletes(case, upper), "looks for deleted keys", notes)
@@ -147,6 +147,8 @@ def _commits(interval: Interval, batch_rows: int | None) -> str:
 
 
 def find(case: Case) -> Finding:
+    if case.backfill is not None:
+        return backfill.find(case, case.backfill)
     recorded = None if case.full_refresh else case.state.position
     if case.is_sql:
         waiting = sorted(table_id for table_id, seq in case.sequences.items() if seq == 0)
@@ -175,6 +177,11 @@ def _with_letters(case: Case, found: Finding) -> Finding:
         case _:
             return found
     return replace(work, interval=replace(interval, letters=case.state.seq))
+
+
+def checks_deletes(case: Case, now: str) -> bool:
+    """Whether a comparison of keys is due."""
+    return compares_keys(case) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
 
 
 def compares_keys(case: Case) -> bool:

@@ -20,11 +20,11 @@ from flowctl.plan.case import Case
 from flowctl.plan.commands import state_command
 from flowctl.plan.cursors import with_written_rows
 from flowctl.plan.fills import columns_to_record
-from flowctl.plan.finding import Idle, Stop, Work
+from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.plan.projection import read_columns
 from flowctl.plan.reading import (
+    checks_deletes,
     columns_of,
-    compares_keys,
     find,
     planned_table,
     read,
@@ -74,7 +74,7 @@ def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stoppe
     columns = columns_of(case)
     if stop := refuse_columns(case, columns):
         return stopped(case, stop, columns)
-    due = compares_keys(case) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
+    due = checks_deletes(case, now) and not interval.is_backfill
     return Recover(
         table=table,
         reason=f"finishes sequence number {begun.seq} of the interrupted run {begun.run_id}"
@@ -110,6 +110,8 @@ def read_since(
 ) -> Load | Stopped | None:
     """Returns what the next run would do once ``finished`` is recorded; None if nothing. The pending sequence number
     already reads the current rows of a source without positions, unless it is committed."""
+    if case.backfill is not None and _reads_same(find(case), begun.interval):
+        return None
     after = recorded(case, begun, finished)
     step: Load | UpToDate | Stopped | None
     match finished:
@@ -136,7 +138,7 @@ def _above(after: Case, begun: Intent, finished: Recover, estimate: Estimate) ->
         case Idle():
             return None
         case Work():
-            if _is_same(finding.interval.upper, begun.interval.upper):
+            if after.backfill is None and _is_same(finding.interval.upper, begun.interval.upper):
                 return None  # late rows, rows without a cursor, the whole source: ``finished`` reads them all
             table = planned_table(after)
             table = replace(table, seen=replace(table.seen, exists=True))
@@ -168,6 +170,13 @@ def recorded(case: Case, begun: Intent, finished: Recover | RecordOnly) -> Case:
     document = documents.with_commit(StateDocument("", tables={table_id: case.state}), commit, record)
     since = replace(observed, commit=commit, file_log=observed.pending_log or observed.file_log, pending_log=None)
     return replace(case, state=document.table(table_id), observed=since)
+
+
+def _reads_same(asked: Finding, begun: Interval) -> bool:
+    """Whether the pending sequence number is the range that is asked for."""
+    if not isinstance(asked, Work) or not begun.is_backfill:
+        return False
+    return (asked.interval.read_from, asked.interval.read_to) == (begun.read_from, begun.read_to)
 
 
 def _is_same(one: Position, other: Position) -> bool:

@@ -17,7 +17,7 @@ from flowctl.model.step import Load, Plan, Recover, StreamAction
 from flowctl.model.table_info import RowEstimate
 from flowctl.plan import effect_text
 from flowctl.plan.document import count_actions
-from flowctl.plan.entries import Detail, Entry, entry, is_destructive, is_read_again, is_replay, is_shown
+from flowctl.plan.entries import Detail, Entry, entry, is_backfill, is_destructive, is_read_again, is_replay, is_shown
 from flowctl.plan.stream_entries import stream_entry
 from flowctl.text import Line, Piece
 
@@ -174,12 +174,14 @@ def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:
     again = sum(map(is_read_again, plan.steps))
     refreshed = sum(isinstance(step, Load) and step.refresh and not step.creates for step in plan.steps)
     replayed = sum(map(is_replay, plan.steps))
+    backfilled = sum(map(is_backfill, plan.steps))
     actions = count_actions(plan)
     counts = (
         (actions["create"], "to create"),
-        (actions["change"] - again - refreshed - replayed, "changed at the source"),
+        (actions["change"] - again - refreshed - replayed - backfilled, "changed at the source"),
         (again, "only read again"),
         (replayed, "to replay dead letters"),
+        (backfilled, "to read a range again"),
         (refreshed, "to refresh in full"),
         (actions.get("advance", 0), "with their streams"),
         (actions["recover"], "to recover"),

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flowctl.diagnostics import Diagnostic, in_order
-from flowctl.errors import SpecError
+from flowctl.errors import SpecError, UsageError
+from flowctl.model.backfill import Backfill
 from flowctl.model.table_info import Estimate, ObjectName
 from flowctl.resolve import dag, logs, names, places, sail, select, sources, stores
 from flowctl.resolve.dag import Needs
@@ -23,26 +24,28 @@ from flowctl.spec.spec import Spec, TableSpec, stream_of
 @dataclass(frozen=True)
 class PlanOptions:
     """The terms of ``--select``, ``--exclude`` and ``--full-refresh``, and how rows are estimated. ``stream``: only the
-    tables of this stream."""
+    tables of this stream. ``backfill``: the selected tables read this range again."""
 
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     full_refresh: tuple[str, ...] = ()
     estimate: Estimate = "stats"
     stream: str = ""
+    backfill: Backfill | None = None
 
 
 @dataclass(frozen=True)
 class Resolved:
     """``tables`` are all tables of the flow in DAG order, ``needs`` the edges, ``selected`` the ids in this run,
-    ``full_refresh`` the ids to refresh in full, ``unmatched`` the patterns that match nothing and lack
-    ``allow_none``."""
+    ``full_refresh`` the ids to refresh in full, ``backfill`` the range that the selected ones read, ``unmatched`` the
+    patterns that match nothing and lack ``allow_none``."""
 
     tables: tuple[TableSpec, ...]
     needs: Needs
     selected: frozenset[str]
     full_refresh: frozenset[str] = frozenset()
     unmatched: tuple[TableSpec, ...] = ()
+    backfill: Backfill | None = None
 
 
 def resolve(spec: Spec, discovered: Mapping[str, Sequence[ObjectName]], options: PlanOptions | None = None) -> Resolved:
@@ -63,7 +66,15 @@ def resolve(spec: Spec, discovered: Mapping[str, Sequence[ObjectName]], options:
     if options.stream:
         chosen &= frozenset(groups[options.stream])
     refreshed = select.matching(edges, options.full_refresh, "--full-refresh", within=chosen, groups=groups)
-    return Resolved(tables, edges, chosen, refreshed, expansion.unmatched)
+    if options.backfill is not None:
+        _refuse_streams([table for table in tables if table.id in chosen], options.backfill)
+    return Resolved(tables, edges, chosen, refreshed, expansion.unmatched, options.backfill)
+
+
+def _refuse_streams(tables: Sequence[TableSpec], backfill: Backfill) -> None:
+    if streamed := next((table.id for table in tables if stream_of(table)), None):
+        what = f"{backfill}: {streamed} reads a change stream, which has no ranges"
+        raise UsageError(what, hint=f"Read it again with `flowctl state resnapshot`, or leave out {streamed}")
 
 
 def _check(spec: Spec, tables: Sequence[TableSpec], unlisted: Sequence[TableSpec]) -> Iterator[Diagnostic]:

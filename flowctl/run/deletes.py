@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.letters import REASON_COLUMN
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.engine.spark_types import named
-from flowctl.model.table_info import Column
 from flowctl.run.checks import BatchCounts
 from flowctl.spec.spec import DetectFlag, TableSpec
 from flowctl.sql.difference import SOURCE_ORDER
@@ -48,24 +47,25 @@ def missed(source_keys: DataFrame, target_live: DataFrame, batch: DataFrame, key
     return _pair(unknown, batch, key, "left_anti")
 
 
-def scanned(work: Staging) -> list[Column]:
-    """The key columns, those that mark live rows, and the order of changes, as far as the target has them before this
-    commit."""
-    own = (SOFT_DELETED, "is_current", SOURCE_ORDER)
-    added = {change.column for change in work.columns.changes if change.action in ("add", "text")}
-    wanted = [column for column in work.columns.target if column.name in work.table.key or column.name in own]
-    return [column for column in wanted if column.name not in added]
+def live_rows(work: Staging) -> DataFrame | None:
+    """The target's live rows before this commit: their keys, and the order of their changes, as far as the table has
+    these columns. None if there is no table."""
+    object = work.table.target.object
+    there = work.target.describe([object])[object]
+    if there is None:
+        return None
+    wanted = {*work.table.key, SOFT_DELETED, "is_current", SOURCE_ORDER}
+    columns = [column for column in there.columns if column.name in wanted]
+    return live(work.target.scan(work.spark, object, columns or there.columns[:1]), work.table.mode)
 
 
 def count_live(work: Staging, rows: DataFrame, counts: BatchCounts) -> int:
     """How many of the target's live rows the deletions of the batch concern (:func:`may_repeat`): by their order, those
     that are not newer. Called only if they are too many."""
-
-    key, there = work.table.key, scanned(work)
+    key, stored = work.table.key, live_rows(work)
     retyped = {change.column for change in work.columns.changes if change.action == "retype"}
-    if not {*key} <= {column.name for column in there} - retyped:  # a full refresh with another key replaces them all
+    if stored is None or not {*key} <= {*stored.columns} - retyped:  # a full refresh with another key replaces them all
         return min(counts.deletes, counts.target_rows or 0)
-    stored = live(work.target.scan(work.spark, work.table.target.object, there), work.table.mode)
     deleted = rows.where(named(REASON_COLUMN).isNull() & (named(OP_COLUMN) == "D"))
     if SOURCE_ORDER not in stored.columns or work.table.mode == "scd2":  # a version has the order of its beginning
         return int(only_keys(stored, deleted, key).count())

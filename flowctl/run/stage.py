@@ -252,9 +252,10 @@ def _sample(rows: DataFrame, key: Sequence[str]) -> str:
 def _with_missing_keys(work: Staging, rows: DataFrame) -> DataFrame:
     """Adds ``D`` rows for keys that the source no longer has, and the rows that are missing in the target."""
     table, key = work.table, work.table.key
-    target = work.target.scan(work.spark, work.table.target.object, deletes.scanned(work))
-    live = deletes.live(target, table.mode).select(*[named(name) for name in key])
-    live = _written(work, "live", live)
+    live = deletes.live_rows(work)
+    if live is None:
+        return rows
+    live = _written(work, "live", live.select(*[named(name) for name in key]))
     source_keys = _written(work, "keys", _source_keys(work))
     gone = deletes.as_batch(
         deletes.gone(source_keys, live, key), rows, work.intent.at if table.mode == "scd2" else None
@@ -381,7 +382,7 @@ def _counted(work: Staging, staged: Batch) -> BatchCounts | None:
 def _target_rows(work: Staging, deleting: bool) -> int | None:
     """The number of the target's live rows; None if no guard needs it."""
     shrinks = work.step.write_full and work.table.guard.max_shrink is not None
-    if not work.step.table.seen.exists or not (deleting or shrinks) or work.target.is_log:
+    if not (deleting or shrinks) or work.target.is_log:
         return None
-    target = work.target.scan(work.spark, work.table.target.object, deletes.scanned(work) or work.columns.target[:1])
-    return int(deletes.live(target, work.table.mode).count())
+    live = deletes.live_rows(work)
+    return None if live is None else int(live.count())

@@ -108,7 +108,7 @@ def apply_to_rows(frame: DataFrame, truncates: Truncates, work: Staging) -> Data
     stored = _stored(truncates, work)
     if stored is None:
         return frame
-    if SOURCE_ORDER in stored.columns:
+    if work.table.has_source_order and SOURCE_ORDER in stored.columns:
         stored = stored.where(named(SOURCE_ORDER).isNull() | (named(SOURCE_ORDER) <= newest))
     good = frame.where(named(REASON_COLUMN).isNull())
     removed = deletes.as_batch(deletes.gone(good, stored, work.table.key), frame, None)
@@ -141,7 +141,8 @@ def apply_to_versions(frame: DataFrame, truncates: Truncates, work: Staging) -> 
     if stored is not None:
         kinds = {one.name: one.dataType for one in changes.schema.fields}
         lowest = f.lit("" if work.table.has_source_order else -1)
-        order = f.coalesce(named(SOURCE_ORDER), lowest) if SOURCE_ORDER in stored.columns else lowest
+        is_ordered = work.table.has_source_order and SOURCE_ORDER in stored.columns
+        order = f.coalesce(named(SOURCE_ORDER), lowest) if is_ordered else lowest
         values = {_BY: order, _AT: f.lit(None), _PLACE: f.lit(None), OP_COLUMN: f.lit("U")}
         first = [value.cast(kinds[name]).alias(name) for name, value in values.items()]
         changes = changes.unionByName(stored.select(*keys, *first))
@@ -183,16 +184,5 @@ def _frame(truncates: Truncates, like: DataFrame) -> DataFrame:
 
 
 def _stored(truncates: Truncates, work: Staging) -> DataFrame | None:
-    """The live rows of the target: their keys, and their orders if they have any. None if no truncate of the batch
-    concerns them."""
-    object = work.table.target.object
-    if not truncates.of_batch or work.intent.replaces:
-        return None
-    there = work.target.describe([object])[object]
-    if there is None:
-        return None
-    wanted = {*work.table.key, SOURCE_ORDER, deletes.SOFT_DELETED, "is_current"}
-    if not work.table.has_source_order:
-        wanted.discard(SOURCE_ORDER)
-    scanned = work.target.scan(work.spark, object, [one for one in there.columns if one.name in wanted])
-    return deletes.live(scanned, work.table.mode)
+    """The live rows of the target. None if no truncate of the batch concerns them."""
+    return deletes.live_rows(work) if truncates.of_batch and not work.intent.replaces else None

@@ -17,6 +17,7 @@ from yaml.cyaml import CParser  # type: ignore[attr-defined]
 from flowctl.diagnostics import Diagnostic, Mark
 from flowctl.spec import limits
 from flowctl.spec.node import Node, YamlScalar
+from flowctl.spec.template import can_be_key
 
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
@@ -183,7 +184,7 @@ class _Reading:
                     mark,
                     "duplicate-key",
                 )
-            elif "{{" in name:
+            elif not can_be_key(name):
                 self._error("`{{ }}` works in values only, not in keys", "Write the key out", mark, "template-in-key")
             else:
                 entries[name] = self.node(value, mark)

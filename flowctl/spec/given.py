@@ -17,7 +17,7 @@ from flowctl.spec.findings import Findings
 from flowctl.spec.messages import LATER_HINT
 from flowctl.spec.node import Node, leaves
 from flowctl.spec.schema import connector_schema, connector_types, later_types
-from flowctl.spec.secrets import Masked, mask, mask_passwords, names_a_secret, password_in_clear
+from flowctl.spec.secrets import has_unclear_password, mask, mask_passwords, names_a_secret
 from flowctl.spec.suggest import nearest
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?")
@@ -106,11 +106,10 @@ def _keys(node: Node) -> Iterator[str]:
 
 
 def _hide(text: str, mark: Mark, findings: Findings) -> Node:
-    masked = mask_passwords(text)
-    if not isinstance(masked, Masked) and password_in_clear(text):
+    if has_unclear_password(text):
         hint = "Write %2F, %3F or %23 for the character itself"
         findings.error(mark, f"the URL of the connection cannot be read: {_UNCLEAR_PASSWORD}", hint, "bad-url")
-    return Node(masked, mark, mark)
+    return Node(mask_passwords(text), mark, mark)
 
 
 @cache

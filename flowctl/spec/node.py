@@ -84,9 +84,12 @@ def flow_text(value: Any) -> str:
         case list():
             return "[" + ", ".join(map(flow_text, value)) + "]"
         case str():
-            return (
-                value if _PLAIN.fullmatch(value) and value not in _NOT_TEXT else json.dumps(value, ensure_ascii=False)
-            )
+            is_plain = _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT
+            if is_plain:
+                return value
+            if '"' in value and value.isprintable() and not set(value) & {"'", "\\"}:
+                return f"'{value}'"
+            return _UNPRINTABLE.sub(_escape, json.dumps(value, ensure_ascii=False))
         case _:
             return scalar_text(value)
 
@@ -94,6 +97,14 @@ def flow_text(value: Any) -> str:
 #: Texts that need no quotes for any YAML reader, 1.1 or 1.2.
 _PLAIN = re.compile(r"[A-Za-z_…][A-Za-z0-9_./-]*(:[A-Za-z_][A-Za-z0-9_./-]*)?")
 _NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+
+#: What YAML does not allow in a document, or takes for a line break, and JSON leaves as it is.
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def plain(node: Node) -> Any:

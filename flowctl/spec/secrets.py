@@ -129,12 +129,17 @@ def _password_spans(url: str) -> list[tuple[int, int]]:
     if not separator:
         return []
     spans = [match.span(1) for match in _SECRET_PARAMETER.finditer(url)]
-    userinfo, at, _ = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")
+    userinfo, at, _ = _authority(rest).rpartition("@")
     user, colon, password = userinfo.partition(":")
     if at and colon and password:
         start = len(scheme) + len(separator) + len(user) + len(colon)
         spans.insert(0, (start, start + len(password)))
     return spans
+
+
+def _authority(rest: str) -> str:
+    """The user, the password, the host and the port, of what follows the scheme of a URL."""
+    return re.split(r"[/?#]", rest, maxsplit=1)[0]
 
 
 def names_a_secret(path: str, properties: Mapping[str, Any]) -> bool:
@@ -160,18 +165,16 @@ def reveal(value: Any) -> Any:
 
 def password_in_clear(text: str) -> bool:
     """Whether ``text`` is a URL whose password is not a reference. User names may be in plain text."""
-    if "://" not in text:
-        return False
     shown = _REFERENCE.sub("", text)
-    rest = shown.partition("://")[2]
-    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    if "@" in authority:
-        userinfo = authority.rpartition("@")[0]
-        if userinfo.partition(":")[2]:
-            return True
-    elif "@" in rest and re.search(r":\d*[^\d]", authority):  # not a port, but a password up to its / or ? or #
-        return True
-    return bool(_SECRET_PARAMETER.search(shown))
+    return bool(_password_spans(shown)) or has_unclear_password(text)
+
+
+def has_unclear_password(text: str) -> bool:
+    """Whether ``text`` is a URL whose password contains ``/``, ``?`` or ``#``: nobody can tell where it ends."""
+    _, _, rest = _REFERENCE.sub("", text).partition("://")
+    authority = _authority(rest)
+    is_port = re.search(r":\d*[^\d]", authority) is None
+    return "@" in rest and "@" not in authority and not is_port
 
 
 def _from_environment(name: str) -> str:

@@ -165,9 +165,20 @@ def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda found: "${" if found[0] == "$${" else values.get(found[1], found[0]), text)
 
 
+def literal(text: str) -> str:
+    """``text`` as a spec writes it, so that nothing in it is filled in: neither ``{{ }}`` nor ``${…}``."""
+    return _OPENING.sub(lambda found: f"{{{{ '{found[0]}' }}}}", text.replace("${", "$${"))
+
+
+def can_be_key(text: str) -> bool:
+    """Whether a spec's map can have ``text`` as a key: keys have no ``{{ }}``, and so no way to write it."""
+    return "{{" not in text
+
+
 def placeholders(text: str) -> list[str]:
     """The names in ``${name}``, in order; ``$${`` is not one."""
     return [name for name in _PLACEHOLDER.findall(text) if name]
 
 
+_OPENING = re.compile(r"\{[{%#]")
 _PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^}]{0,300})\}")

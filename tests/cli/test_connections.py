@@ -124,8 +124,9 @@ def test_a_plan_repeats_the_connection_in_the_command_that_applies_it(capsys: py
     assert code == ExitCode.OK and "flowctl apply flow.yaml --connection a=sqlite:shop.db" in " ".join(text.split())
 
 
-COMMANDS = ("validate", "plan", "apply", "doctor", "maintain", "runs", "cuts", "dlq list", "dlq show", "dlq replay",
-            "state list", "state show", "state history", "state set", "state reset", "state unlock")  # fmt: skip
+COMMANDS = ("validate", "plan", "apply", "doctor", "maintain", "restore", "runs", "cuts", "dlq list", "dlq show",
+            "dlq replay", "state list", "state show", "state history", "state set", "state reset",
+            "state unlock")  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -24,6 +24,7 @@ from flowctl.run.changed_rows import Sampling
 from flowctl.run.dry_run import DryRun, with_effects
 from flowctl.spec.load import load_spec
 from flowctl.spec.spec import Spec
+from flowctl.spec.template import literal
 
 
 @dataclass
@@ -71,10 +72,7 @@ class SharedRuns:
 def _escaped(value: Any) -> Any:
     match value:
         case str():
-            text = value.replace("${", "$${")
-            for opening in ("{{", "{%", "{#"):
-                text = text.replace(opening, f"\0{opening}\1")
-            return text.replace("\0", "{{ '").replace("\1", "' }}")
+            return literal(value)
         case list():
             return [_escaped(each) for each in value]
         case dict():

@@ -237,7 +237,7 @@ def plan(seen: World, *tables: TableSpec, request: PlanOptions = EVERYTHING) -> 
     ordered = dag.in_order(tables)
     edges = dag.needs(ordered)
     chosen = select.selected(edges, request.select, request.exclude)
-    resolved = Resolved(ordered, edges, chosen, frozenset(request.full_refresh))
+    resolved = Resolved(ordered, edges, chosen, frozenset(request.full_refresh), backfill=request.backfill)
     return build(spec, resolved, seen, request)
 
 

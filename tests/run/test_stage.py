@@ -14,6 +14,7 @@ from flowctl.connectors.buffered import frame_of
 from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.diagnostics import Mark
 from flowctl.engine.batch import InMemory, OnEngine
+from flowctl.engine.spark_types import columns_of
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.expect.between import Between
 from flowctl.expect.freshness import Freshness
@@ -28,7 +29,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, PlannedTable, SeenTarget
-from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.value import TypedValue
 from flowctl.plan.projection import projection
 from flowctl.resolve.names import own_columns
@@ -95,10 +96,15 @@ class FrameSnapshot(Snapshot):
 class FrameTarget:
     """Only what staging asks of a target."""
 
-    rows: DataFrame
+    rows: DataFrame | None
     is_log: bool = False
 
+    def describe(self, objects: Sequence[ObjectName]) -> dict[ObjectName, TableInfo | None]:
+        rows = self.rows
+        return {one: None if rows is None else TableInfo(one, tuple(columns_of(rows.schema)), "t") for one in objects}
+
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
+        assert self.rows is not None
         return self.rows.select(*[column.name for column in columns])
 
 
@@ -139,7 +145,7 @@ class Bench:
             columns,
             table,
             intent,
-            FrameTarget(target) if target is not None else FrameTarget(frame),  # type: ignore[arg-type]
+            FrameTarget(target),  # type: ignore[arg-type]
             self.buffer,
         )
         staged = stage(work)

@@ -22,7 +22,7 @@ EMPTY = {"numFiles": "0", "numOutputRows": "0", "numOutputBytes": "0"}
 
 
 def commit_info(
-    user_metadata: str, operation: str, parameters: Mapping[str, str], metrics: Mapping[str, str]
+    user_metadata: str, operation: str, parameters: Mapping[str, str | None], metrics: Mapping[str, str]
 ) -> Action:
     """``metrics`` are Delta's operation metrics by name, with values as text."""
     info = {

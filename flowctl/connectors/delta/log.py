@@ -63,9 +63,9 @@ def read_live_files(location: TableLocation, version: int) -> tuple[Action, ...]
     live: dict[tuple[str, str], Action] = {}
     for action in _actions(location, version, "add"):
         if "add" in action:
-            live[_identity(action["add"])] = action["add"]
+            live[identity(action["add"])] = action["add"]
         elif "remove" in action:
-            live.pop(_identity(action["remove"]), None)
+            live.pop(identity(action["remove"]), None)
     return tuple(live.values())
 
 
@@ -106,7 +106,7 @@ def _names(location: TableLocation) -> set[str]:
     return {str(path).rpartition("/")[2] for path in found}
 
 
-def _identity(file: Mapping[str, Any]) -> tuple[str, str]:
+def identity(file: Mapping[str, Any]) -> tuple[str, str]:
     """A file is identified by its path and its deletion vector."""
     vector = file.get("deletionVector")
     return file["path"], f"{vector['pathOrInlineDv']}@{vector.get('offset')}" if vector else ""

@@ -42,7 +42,8 @@ class Record:
     """``commit`` has version, counts and warnings only once it is in the log.
 
     ``attempt``: which attempt at the number this is, for a history, which counts the observations of one attempt only.
-    ``data_seq``: for a void, the last number that was committed with data. ``app``: Delta's application id, if it is
+    ``data_seq``: for a void and a restoration, the last number that was committed with data. ``restores``: the number
+    whose content this one has restored (0: it has its own). ``app``: Delta's application id, if it is
     not the table's own. ``hidden_rows``: how many rows deletion vectors hide from this version on, if the commit has
     counted them: a plan that finds this record as the newest need not read the log.
     """
@@ -51,6 +52,7 @@ class Record:
     flowctl: int = _FORMAT
     attempt: str = field(default="", metadata=in_json("not_default"))
     data_seq: int = field(default=0, metadata=in_json("not_default"))
+    restores: int = field(default=0, metadata=in_json("not_default"))
     app: str = field(default="", metadata=in_json("not_default"))
     hidden_rows: int = field(default=0, metadata=in_json("not_default"))
 
@@ -84,10 +86,10 @@ class DataCommit:
 
 
 def data_commit(record: Record | None) -> DataCommit:
-    """The data commit of ``record``, or, if that is a void, the one it carries along."""
+    """The data commit of ``record``, or, if that has no data of its own, the one it carries along."""
     if record is None:
         return DataCommit()
-    return DataCommit(record.data_seq if record.commit.void else record.seq, record.attempt)
+    return DataCommit(record.data_seq if record.commit.void or record.restores else record.seq, record.attempt)
 
 
 def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Record | None:
@@ -98,7 +100,7 @@ def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Recor
     """
     delays.pause()
     with suppress(OSError):  # deleted after a checkpoint, or a store that deltalake reaches and fsspec does not
-        newest = _in_commit(log.commit_info(log.read_entry(location, table.version())), table.version(), app)
+        newest = record_in(log.commit_info(log.read_entry(location, table.version())), table.version(), app)
         if newest is not None:
             return newest
     number = table.transaction_version(app)
@@ -109,13 +111,14 @@ def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Recor
         if restored_to is not None and version > restored_to:
             continue
         info = log.commit_info(actions)
+        record = record_in(info, version, app)
+        if record is not None and restored_to is not None:
+            return record.logged(seq=number, restored=record.restores or record.seq)
+        if record is not None and record.seq == number:
+            return record
         if info.get("operation") == "RESTORE":
             restored = (info.get("operationParameters") or {}).get("version")
             restored_to = int(restored) if restored is not None else -1  # restored by time: older than all commits
-            continue
-        record = _in_commit(info, version, app)
-        if record is not None and (restored_to is not None or record.seq == number):
-            return record.logged(seq=number, restored=record.seq if restored_to is not None else None)
     kept = _read_copy(location, app)
     if restored_to is None and kept is not None and kept.seq == number:
         return kept
@@ -123,14 +126,17 @@ def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Recor
     return Record(Commit(lineage, name, number, "", str(table.metadata().id), None))
 
 
-def _in_commit(info: Mapping[str, Any], version: int, app: str) -> Record | None:
+def record_in(info: Mapping[str, Any], version: int, app: str) -> Record | None:
+    """The record of ``app`` in the ``commitInfo`` of ``version``; None if it has none."""
     try:
         record = _from_json(json.loads(info.get("userMetadata") or "null"))
     except ValueError:
         return None
     if record is None or record.app_id != app:
         return None
-    return record.logged(version=version, counts=counts(info.get("operationMetrics") or {}))
+    return record.logged(
+        version=version, counts=counts(info.get("operationMetrics") or {}), restored=record.restores or None
+    )
 
 
 def _from_json(document: Any) -> Record | None:
@@ -157,7 +163,8 @@ def _read_copy(location: TableLocation, app: str) -> Record | None:
         kept = json.loads(location.read_file(_copy_name(app)))
     except (FileNotFoundError, ValueError):  # none yet, or incomplete after a crash
         return None
-    return codec.from_json(Record, kept["record"]).logged(version=kept["version"])
+    record = codec.from_json(Record, kept["record"])
+    return record.logged(version=kept["version"], restored=record.restores or None)
 
 
 def _copy_name(app: str) -> str:

@@ -229,6 +229,18 @@ def open_table(location: TableLocation, *, again: bool = True) -> OpenTable | No
         raise TransientError(what, hint="Check the store's address, its credentials and the network") from error
 
 
+def open_version(location: TableLocation, version: int) -> OpenTable:
+    """An earlier version of an existing table; :class:`TableError` if its log is no longer complete."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return OpenTable(location, DeltaTable(location.url, version=version, storage_options=location.options or None))
+    except DeltaError as error:
+        what = f"version {version} of {location.url} cannot be opened: {access.in_one_line(error)}"
+        raise TableError(what, hint="Choose a later version") from error
+
+
 def open_existing(location: TableLocation) -> OpenTable:
     """As :func:`open_table`; :class:`TableError` if nothing exists there."""
     table = open_table(location)

@@ -25,6 +25,7 @@ from flowctl.connectors.delta.record import Record
 from flowctl.connectors.delta.table import OpenTable, open_table
 from flowctl.connectors.gaps import Gap
 from flowctl.connectors.maintenance import Maintenance, Task
+from flowctl.connectors.restoration import Restorable, Restoration
 from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob, WriteShape
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.errors import FlowctlError, TableError
@@ -47,7 +48,7 @@ Answer = TypeVar("Answer")
 _READERS = 16
 
 
-class DeltaTarget(Target):
+class DeltaTarget(Target, Restorable):
     """``buffer`` is None while planning; only writes need it."""
 
     def __init__(self, root: str, storage: Storage, buffer: Buffer | None, capabilities: Capabilities) -> None:
@@ -132,6 +133,16 @@ class DeltaTarget(Target):
         from flowctl.connectors.delta.maintain import carry_out
 
         return carry_out(self._location(due.object), due, session, before_commit)
+
+    def find_restoration(self, record: Commit, object: ObjectName, seq: int) -> Restoration:
+        from flowctl.connectors.delta import restore
+
+        return restore.find(self._location(object), record, object, seq)
+
+    def restore(self, restoration: Restoration, before_commit: Callable[[], None]) -> None:
+        from flowctl.connectors.delta import restore
+
+        restore.carry_out(self._location(restoration.object), restoration, before_commit)
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         names = [statements.quoted(column.name) for column in columns]

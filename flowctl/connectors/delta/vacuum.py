@@ -69,7 +69,9 @@ def removable(table: OpenTable, retention: float) -> list[StoredFile]:
         for file in log.read_removed_files(table.location, table.version)
         if file.get("deletionTimestamp") is None or file["deletionTimestamp"] / 1000 > end
     ]
-    live, kept = ({name for file in files for name in _names(table.location, file)} for files in (table.files, removed))
+    live, kept = (
+        {name for file in files for name in file_names(table.location, file)} for files in (table.files, removed)
+    )
     stored = list(_stored(table.location))
     if missing := {name for name in live if "://" not in name} - {file.name for file in stored}:
         raise TableError(
@@ -94,7 +96,8 @@ def _remove_one(system: AbstractFileSystem, file: StoredFile) -> None:
         system.rm_file(file.path)
 
 
-def _names(location: TableLocation, file: Action) -> Iterable[str]:
+def file_names(location: TableLocation, file: Action) -> Iterable[str]:
+    """The file of an ``add`` and that of its deletion vector, relative to the table's folder."""
     yield unquote(file["path"])
     vector = file.get("deletionVector")
     if vector and vector["storageType"] != "i":

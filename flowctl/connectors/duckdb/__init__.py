@@ -9,7 +9,7 @@ from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.source import SourceCapabilities
-from flowctl.connectors.sql.file import database_path, file_place, system_name
+from flowctl.connectors.sql.file import begins_with, database_path, file_place, system_name
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.model.types import is_wider
@@ -35,6 +35,7 @@ CAPABILITIES = Capabilities(
     drivers=("duckdb",),
     signs=("DuckDB", "duckdb"),
     places=lambda options: [without_scheme(options["path"])],
+    recognizes=lambda path: begins_with(path, b"DUCK", at=8),
 )
 
 

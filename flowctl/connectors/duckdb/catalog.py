@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.duckdb.conditions import DuckdbComparisons
 from flowctl.connectors.duckdb.types import data_type, is_plain_text, note_of
 from flowctl.connectors.source import Relation
+from flowctl.connectors.survey import Details, Index
 from flowctl.connectors.target import Fill
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
@@ -49,6 +51,56 @@ def table_names(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
         " WHERE database_name = current_database() AND NOT internal AND NOT temporary"
     ).fetchall()
     return [(schema, name) for schema, name in rows if not name.startswith(_OWN)]
+
+
+def view_names(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
+    return connection.execute(
+        "SELECT schema_name, view_name FROM duckdb_views()"
+        " WHERE database_name = current_database() AND NOT internal AND NOT temporary"
+    ).fetchall()
+
+
+def details(connection: duckdb.DuckDBPyConnection, objects: Sequence[ObjectName]) -> dict[ObjectName, Details]:
+    """Unique constraints and indexes, and columns that a sequence fills; one query each, for all tables."""
+    indexes: dict[tuple[str, str], list[Index]] = {}
+    for schema, table, columns in connection.execute(_UNIQUE).fetchall():
+        indexes.setdefault((schema, table), []).append(Index(tuple(columns), is_unique=True))
+    for schema, table, is_unique, text in connection.execute(_INDEXES).fetchall():
+        if columns := _index_columns(text):
+            indexes.setdefault((schema, table), []).append(Index(columns, is_unique))
+    numbered: dict[tuple[str, str], list[str]] = {}
+    for schema, table, name in connection.execute(_NUMBERED).fetchall():
+        numbered.setdefault((schema, table), []).append(name)
+    found = {}
+    for object in objects:
+        schema, table = ("main", *object.parts)[-2:]
+        of_table = tuple(indexes.get((schema, table), ()))
+        found[object] = Details(of_table, tuple(numbered.get((schema, table), ())))
+    return found
+
+
+def _index_columns(text: str) -> tuple[str, ...]:
+    """The columns of an index, from the text of the list that DuckDB has of them (``['"a b"', id]``); none if there is
+    an expression among them."""
+    parts = re.findall(r"""'((?:[^']|'')*)'|([^\[\], ']+)""", text)
+    names = [(quoted.replace("''", "'") or plain) for quoted, plain in parts]
+    plain = [name[1:-1].replace('""', '"') if name.startswith('"') else name for name in names]
+    is_simple = all(re.fullmatch(r'"(?:[^"]|"")+"|\w+', name) for name in names)
+    return tuple(plain) if is_simple else ()
+
+
+_UNIQUE = """
+    SELECT schema_name, table_name, constraint_column_names FROM duckdb_constraints()
+    WHERE database_name = current_database() AND constraint_type IN ('UNIQUE', 'PRIMARY KEY')
+"""
+_INDEXES = """
+    SELECT schema_name, table_name, is_unique, expressions FROM duckdb_indexes()
+    WHERE database_name = current_database() AND expressions IS NOT NULL
+"""
+_NUMBERED = """
+    SELECT schema_name, table_name, column_name FROM duckdb_columns()
+    WHERE database_name = current_database() AND column_default LIKE 'nextval(%'
+"""
 
 
 def find(connection: duckdb.DuckDBPyConnection, object: ObjectName) -> Found | None:

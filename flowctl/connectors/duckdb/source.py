@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -22,6 +22,7 @@ from flowctl.connectors.sql.source import (
     read_watermark,
     watermark_values,
 )
+from flowctl.connectors.survey import Details, Survey, Wanted, survey_tables
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.model.value import TypedValue, from_text
@@ -38,6 +39,7 @@ _BATCH_ROWS = 100_000
 class DuckdbSource(FileSource["duckdb.DuckDBPyConnection"]):
     identity = "duckdb"
     own_zone = OWN_ZONE
+    everything = ("*", "*")
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """Tables only; views must be named explicitly. A pattern without a schema is one of tables in ``main``."""
@@ -49,6 +51,22 @@ class DuckdbSource(FileSource["duckdb.DuckDBPyConnection"]):
             for schema, name in found
             if fnmatchcase(schema.lower(), schemas) and fnmatchcase(name.lower(), names)
         )
+
+    def survey(self, wanted: Wanted) -> Survey:
+        """Tables in ``main`` are named without a schema."""
+        named = {object: _short(object) for object in self.discover(self.everything)}
+        objects = [short for object, short in named.items() if wanted(object) or wanted(short)]
+        return survey_tables(
+            self, objects, [_short(view) for view in self.views() if wanted(view) or wanted(_short(view))]
+        )
+
+    def details(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, Details]:
+        with self.reading() as connection:
+            return catalog.details(connection, objects)
+
+    def views(self) -> Sequence[ObjectName]:
+        with self.reading() as connection:
+            return sorted(map(ObjectName, catalog.view_names(connection)))
 
     @contextmanager
     def capture(self, relation: Relation, info: TableInfo) -> Iterator[DuckdbCapture]:
@@ -78,6 +96,12 @@ class DuckdbSource(FileSource["duckdb.DuckDBPyConnection"]):
             return read_watermark(request, row, comparisons.now, _exact_value)
         except TableError as error:
             return HighWatermark(None, RowEstimate(), failure=error)
+
+
+def _short(object: ObjectName) -> ObjectName:
+    """The name as a spec has it."""
+    schema, name = object.parts
+    return ObjectName((name,)) if schema == MAIN else object
 
 
 @dataclass(frozen=True)

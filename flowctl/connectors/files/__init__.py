@@ -21,6 +21,7 @@ CAPABILITIES = Capabilities(
     storage="path",
     places=lambda options: [without_scheme(options["path"])],
     gaps=of_spec,
+    recognizes=lambda path: path.is_dir(),
 )
 
 

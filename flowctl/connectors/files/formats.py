@@ -61,7 +61,7 @@ class Format:
 
 def format_of(pattern: str, options: Mapping[str, Any]) -> Format:
     """From ``format.type``, else from the pattern's extension; ``TableError`` if neither names a supported format."""
-    name = options.get("type") or _by_extension(pattern)
+    name = options.get("type") or by_extension(pattern)
     if name not in ("csv", "jsonl", "parquet", "orc"):
         raise TableError(
             f"files of {pattern} have no format that this version reads",
@@ -71,7 +71,8 @@ def format_of(pattern: str, options: Mapping[str, Any]) -> Format:
     return Format(cast(FormatName, name), options, declared)
 
 
-def _by_extension(pattern: str) -> str | None:
+def by_extension(pattern: str) -> FormatName | None:
+    """The format that the extension names; None for one that this version does not read."""
     plain = pattern.lower()
     for ending in _COMPRESSED:
         plain = plain.removesuffix(ending)

@@ -100,7 +100,7 @@ def why_nothing(root: FileRoot, pattern: str) -> Missing:
     folder = Path(root.url)
     if not root.is_local:
         return Missing(f"no file matches {place}", "Correct `from`, or let the credentials list it")
-    for part in _plain_folders(pattern):
+    for part in plain_folders(pattern):
         if not folder.is_dir():
             break
         folder = folder / part
@@ -138,7 +138,7 @@ def _on_disk(root: FileRoot, pattern: str) -> list[FileStamp]:
     matches = re.compile(glob_translate(pattern)).match
     parts = pattern.split("/")
     deepest = sys.maxsize if "**" in pattern else len(parts)
-    start = "/".join(_plain_folders(pattern))
+    start = "/".join(plain_folders(pattern))
     found: list[FileStamp] = []
 
     def look(folder: str, depth: int, above: frozenset[tuple[int, int]]) -> None:
@@ -172,7 +172,7 @@ def _on_disk(root: FileRoot, pattern: str) -> list[FileStamp]:
     return found
 
 
-def _plain_folders(pattern: str) -> list[str]:
+def plain_folders(pattern: str) -> list[str]:
     """The leading folders of a pattern, up to the first wildcard."""
     return list(itertools.takewhile(lambda part: not set(part) & set("*?["), pattern.split("/")[:-1]))
 

@@ -14,6 +14,7 @@ from flowctl.connectors.files.listing import FileRoot, matching, pattern_of, why
 from flowctl.connectors.files.reading import FilesSnapshot, error_of_read
 from flowctl.connectors.files.schema import columns_of, merged, only_without
 from flowctl.connectors.source import DirectSource, HighWatermark, Missing, Relation, Snapshot, WatermarkRequest
+from flowctl.connectors.survey import Survey, Wanted
 from flowctl.model.position import FilesPosition, FileStamp
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
@@ -35,6 +36,12 @@ class FilesSource(DirectSource):
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """Each matching file, as an object of its own."""
         return [ObjectName((stamp.path,)) for stamp in matching(self.root, pattern[-1])]
+
+    def survey(self, wanted: Wanted) -> Survey:
+        """Files that belong together are one table. ``wanted`` is asked about each file."""
+        from flowctl.connectors.files.survey import survey_files
+
+        return survey_files(self, wanted)
 
     def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
         """None if no file matches; the identity is the root."""

@@ -11,12 +11,14 @@ from flowctl.connectors import refusal
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.postgres import catalog, foreign, watermarks
 from flowctl.connectors.postgres.client import Client
+from flowctl.connectors.postgres.details import details
 from flowctl.connectors.postgres.reading import PostgresSnapshot, error_of_read, way_of_reading
 from flowctl.connectors.postgres.snapshot import PAGED_KINDS, HeldSnapshot, hold_snapshot
 from flowctl.connectors.source import DirectSource, HighWatermark, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import bare_query
 from flowctl.connectors.sql.parts import explain_splitting
 from flowctl.connectors.sql.source import missing_table
+from flowctl.connectors.survey import Details
 from flowctl.engine.session import has_jvm
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.table_info import ObjectName, TableInfo
@@ -35,6 +37,7 @@ class PostgresSource(DirectSource):
     client: Client
     capabilities: Capabilities
     buffer: Buffer | None = None
+    everything = ("*", "*")
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """Tables, partitioned tables, materialized views and foreign tables; views must be named explicitly."""
@@ -51,6 +54,14 @@ class PostgresSource(DirectSource):
                 else catalog.describe_query(connection, bare_query(relation))
                 for relation in relations
             }
+
+    def details(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, Details]:
+        with self.client.connect() as connection:
+            return details(connection, objects)
+
+    def views(self) -> Sequence[ObjectName]:
+        with self.client.connect() as connection:
+            return catalog.discover(connection, self.everything, kinds=("v",))
 
     def why_missing(self, relation: Relation) -> Missing:
         place = f"the database {self.client.database} at {self.client.host}:{self.client.port}"

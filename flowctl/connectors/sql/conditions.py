@@ -118,7 +118,10 @@ class Comparisons(ABC):
         if column is None:
             return EVERY_ROW
         lower = self.bound(column, ">=", request.lower) if request.lower is not None else self.not_null(column)
-        condition = all_of(lower, self.until(request, column) if request.appends else EVERY_ROW)
+        upper = self.bound(column, "<=", request.upper) if request.upper is not None else EVERY_ROW
+        condition = all_of(lower, upper, self.until(request, column) if request.appends else EVERY_ROW)
+        if request.upper is not None:
+            return condition  # of a range, which has no null
         return condition.or_null(self.quoted(column.name)) if request.null_rows else condition
 
 

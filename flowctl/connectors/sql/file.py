@@ -31,3 +31,12 @@ def file_place(type: str, options: Mapping[str, Any], name: str, base_dir: str) 
     path = Path(base_dir, str(options["path"])).resolve()
     file = f"{path.stat().st_dev}:{path.stat().st_ino}" if path.exists() else str(path)
     return f"{type} {file}/{name}"
+
+
+def begins_with(path: Path, mark: bytes, at: int = 0) -> bool:
+    """Whether the file has ``mark`` at this byte; false for what is no file that can be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(at + len(mark))[at:] == mark
+    except OSError:
+        return False

@@ -70,7 +70,7 @@ def _estimated_rows(request: WatermarkRequest, counted: int) -> RowEstimate:
     """Statistics cover whole tables only: a part of one has to be counted."""
     if request.estimate != "stats":
         return RowEstimate(counted if request.estimate == "count" else None, request.estimate)
-    is_whole = request.lower is None and request.relation.where is None
+    is_whole = request.lower is None and request.upper is None and request.relation.where is None
     return request.info.rows if is_whole else RowEstimate()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.source import SourceCapabilities
-from flowctl.connectors.sql.file import database_path, file_place, system_name
+from flowctl.connectors.sql.file import begins_with, database_path, file_place, system_name
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
@@ -20,6 +20,7 @@ CAPABILITIES = Capabilities(
     extra="sqlite",
     signs=("SQLite", "sqlite3"),
     places=lambda options: [without_scheme(options["path"])],
+    recognizes=lambda path: begins_with(path, b"SQLite format 3\0"),
 )
 
 

@@ -12,6 +12,7 @@ from flowctl.connectors.source import Relation
 from flowctl.connectors.sqlite.conditions import SqliteComparisons
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.connectors.sqlite.types import data_type
+from flowctl.connectors.survey import Details, Index
 from flowctl.connectors.target import Fill
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
@@ -33,6 +34,10 @@ def table_names(connection: sqlite3.Connection) -> list[str]:
     """Tables, without SQLite's and flowctl's own."""
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     return [name for (name,) in rows if not name.lower().startswith(("sqlite_", "_flowctl_"))]
+
+
+def view_names(connection: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")]
 
 
 def find(connection: sqlite3.Connection, object: ObjectName) -> Found | None:
@@ -74,6 +79,33 @@ def columns(connection: sqlite3.Connection, name: str) -> tuple[Column, ...]:
 def primary_key(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
     keyed = [row for row in _pragma(connection, name) if row[5]]
     return tuple(row[1] for row in sorted(keyed, key=lambda row: row[5]))
+
+
+def details(connection: sqlite3.Connection, object: ObjectName) -> Details:
+    """Indexes that cover all rows, by columns alone; and the integer that is the rowid, if there is one."""
+    found = find(connection, object)
+    if found is None:
+        return Details()
+    indexes: dict[str, tuple[bool, list[str | None]]] = {}
+    for index, is_unique, name in connection.execute(_INDEXES, [found.name]):
+        indexes.setdefault(index, (bool(is_unique), []))[1].append(name)
+    listed = [
+        Index(tuple(name for name in names if name is not None), is_unique)
+        for is_unique, names in indexes.values()
+        if None not in names  # an expression
+    ]
+    numbered = [
+        row[1] for row in _pragma(connection, found.name) if found.has_rowid and row[5] and row[2].upper() == "INTEGER"
+    ]
+    is_alone = len(primary_key(connection, found.name)) == 1
+    return Details(tuple(listed), tuple(numbered) if is_alone else ())
+
+
+_INDEXES = """
+    SELECT l.name, l."unique", i.name
+    FROM pragma_index_list(?) l JOIN pragma_index_info(l.name) i
+    WHERE NOT l.partial ORDER BY l.seq, i.seqno
+"""
 
 
 def filled(connection: sqlite3.Connection, object: ObjectName) -> dict[str, Fill]:

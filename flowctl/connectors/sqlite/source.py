@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -26,6 +26,7 @@ from flowctl.connectors.sqlite import catalog
 from flowctl.connectors.sqlite.conditions import OWN_ZONE, SqliteComparisons, prepare
 from flowctl.connectors.sqlite.database import open_database, quoted, readers_of, translated
 from flowctl.connectors.sqlite.values import Misfit, to_arrow
+from flowctl.connectors.survey import Details
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, TableInfo
@@ -49,6 +50,14 @@ class SqliteSource(FileSource[sqlite3.Connection]):
         with self.reading() as connection:
             names = catalog.table_names(connection)
         return sorted(ObjectName((name,)) for name in names if fnmatchcase(name.lower(), glob))
+
+    def details(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, Details]:
+        with self.reading() as connection:
+            return {object: catalog.details(connection, object) for object in objects}
+
+    def views(self) -> Sequence[ObjectName]:
+        with self.reading() as connection:
+            return sorted(ObjectName((name,)) for name in catalog.view_names(connection))
 
     @contextmanager
     def capture(self, relation: Relation, info: TableInfo) -> Iterator[SqliteCapture]:

@@ -63,14 +63,11 @@ def _with_truncated(frame: DataFrame, work: Staging) -> DataFrame:
     from pyspark.sql import functions as f
 
     assert isinstance(work.snapshot, ChangesSnapshot)
-    table, object = work.table, work.table.target.object
+    table = work.table
     at = work.snapshot.truncated_at(ReadRequest(work.columns.source))
-    known = work.target.describe([object])[object] if at is not None and not work.intent.replaces else None
-    if at is None or known is None:
+    live = deletes.live_rows(work) if at is not None and not work.intent.replaces else None
+    if at is None or live is None:
         return frame
-    marks = (deletes.SOFT_DELETED, "is_current")
-    wanted = [column for column in known.columns if column.name in table.key or column.name in marks]
-    live = deletes.live(work.target.scan(work.spark, object, wanted), table.mode)
     same = frame
     moment = (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=at)).isoformat(timespec="microseconds") + "Z"
     if table.mode == "scd2":

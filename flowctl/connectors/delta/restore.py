@@ -1,0 +1,232 @@
+"""Brings a Delta table back to the content of an earlier sequence number, in one log entry.
+
+The entry does what Spark's RESTORE does: it removes the files that the earlier version did not have, adds those that it
+had, with their deletion vectors, and repeats its schema. The protocol stays, since later versions still need it. Unlike
+Spark's, the entry has a sequence number and a record: it is the flow's own commit, without data of its own and with the
+position of the earlier one. ``deltalake`` is not used: it refuses tables with deletion vectors, and rebases its entry
+onto commits that it has not seen.
+
+A history's sidecar is restored after its table. In between, the later observations do not count, because the record
+names the last number whose observations do (:func:`.history.lost_observations_of`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from flowctl import crashpoints, text
+from flowctl.connectors.delta import actions, commit, log, maintenance
+from flowctl.connectors.delta.compaction import known_rows
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.record import Record, app_id, data_commit, keep_copy, record_in
+from flowctl.connectors.delta.table import OpenTable, open_table, open_version
+from flowctl.connectors.delta.types import Action
+from flowctl.connectors.delta.vacuum import file_names
+from flowctl.connectors.restoration import Restoration, VersionChange
+from flowctl.errors import StoppedByPolicy, WriteConflict
+from flowctl.model.commit import Commit
+from flowctl.model.table_info import ObjectName
+from flowctl.sql.versioning import OBSERVED_SUFFIX
+
+#: An absolute path or a URL: a file of another table.
+_ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
+#: Files that are looked for at the same time.
+_AT_ONCE = 16
+
+
+def find(location: TableLocation, record: Commit, object: ObjectName, seq: int) -> Restoration:
+    """As :meth:`flowctl.connectors.restoration.Restorable.find_restoration`."""
+    table = open_table(location)
+    if table is None:
+        raise StoppedByPolicy(f"{location.url} does not exist", hint="Run `flowctl apply`: it creates the table")
+    past = _read_past(table, app_id(record.lineage, record.table), seq)
+    wanted = past.wanted
+    if wanted.commit.void:
+        raise StoppedByPolicy(
+            f"sequence number {seq} of {location.url} was given up: it has no content", hint="Choose another number"
+        )
+    version = wanted.commit.version
+    assert version is not None, "it is in the log"
+    old = open_version(location, version)
+    _require_possible(table, old)
+    newest = table.newest(wanted.app_id)
+    sidecar = tuple(_sidecar_changes(location, past))
+    if newest is not None and newest.restores == seq and _same(table, old):
+        done = replace(newest.commit, restored=seq)
+        return Restoration(done, object, table.info(object), table.info(object), None, sidecar, at=past.at)
+    return Restoration(
+        replace(record, position=wanted.commit.position, target_id=table.identity, restored=seq),
+        object,
+        before=table.info(object),
+        after=replace(old.info(object), version=table.version + 1),
+        table=_change(table, old),
+        sidecars=sidecar,
+        undone=past.undone,
+        others=past.others,
+        at=past.at,
+    )
+
+
+def carry_out(location: TableLocation, restoration: Restoration, before_commit: Callable[[], None]) -> None:
+    """As :meth:`flowctl.connectors.restoration.Restorable.restore`."""
+    for one in restoration.changes:
+        place, record = replace(location, url=one.place), None
+        name = place.url.rpartition("/")[2]
+        new, old = open_version(place, one.newest), open_version(place, one.version)
+        content = list(_difference(new, old))
+        if place == location:
+            record = _record(old, restoration)
+            content.append(actions.transaction(record.app_id, record.seq))
+        parameters = {"version": str(old.version), "timestamp": None}
+        info = actions.commit_info(record.user_metadata if record else "", "RESTORE", parameters, _metrics(content))
+        before_commit()
+        crashpoints.reached("in_commit", name)
+        if not commit.publish(place, new.version + 1, [info, *content]):
+            raise WriteConflict(f"another writer committed to {place.url} at the same moment")
+        crashpoints.reached("after_commit", name)
+        if record is not None:
+            keep_copy(location, record.logged(version=new.version + 1))
+
+
+@dataclass(frozen=True)
+class _Past:
+    """The commits since ``wanted``. ``intents`` are those of ``undone``."""
+
+    wanted: Record
+    undone: tuple[int, ...]
+    intents: frozenset[str]
+    others: int
+    at: int | None
+
+
+def _read_past(table: OpenTable, app: str, seq: int) -> _Past:
+    later: list[Record] = []
+    others = 0
+    for version, entry in log.read_back_from(table.location, table.version):
+        info = log.commit_info(entry)
+        record = record_in(info, version, app)
+        if record is not None and record.seq == seq:
+            undone = sorted({one.seq for one in later if not one.commit.void and not one.restores})
+            intents = frozenset(one.commit.intent_id for one in later)
+            return _Past(record, tuple(undone), intents, others, info.get("timestamp"))
+        if record is not None:
+            later.append(record)
+        elif any(action.get(kind, {}).get("dataChange") for action in entry for kind in ("add", "remove")):
+            others += 1
+    known = sorted(one.seq for one in later if not one.commit.void)
+    if not known:
+        what, hint = f"the log of {table.location.url} has no commit of this flow", "Check the table's id and its `to`"
+    else:
+        what = f"the log of {table.location.url} has no sequence number {seq}"
+        hint = f"Choose one from {known[0]} to {known[-1]}" if len(known) > 1 else f"Choose {known[0]}"
+    raise StoppedByPolicy(what, hint=hint)
+
+
+def _require_possible(table: OpenTable, old: OpenTable) -> None:
+    """:class:`StoppedByPolicy` if the table has features whose entries flowctl does not write, or files are missing."""
+    url, version = table.location.url, old.version
+    choice = maintenance.choose(sorted({*table.features, *old.features}), (*table.columns, *old.columns))
+    by_hand = f"RESTORE {table.location.shown_identifier} TO VERSION AS OF {version}"
+    if choice.way is not maintenance.Way.FLOWCTL:
+        raise StoppedByPolicy(
+            f"{url} has {choice.reason}, which flowctl does not restore",
+            hint=f"Restore it with Spark: {by_hand}; then `flowctl state adopt`",
+        )
+    if table.identity != old.identity:
+        raise StoppedByPolicy(
+            f"{url} was replaced by another table since version {version}", hint="Choose a later number"
+        )
+    if any(_ELSEWHERE.match(file["path"]) for file in old.files):
+        raise StoppedByPolicy(f"{url} has files of another table", hint=f"Restore it with Spark: {by_hand}")
+    missing = _missing_files(old)
+    if missing:
+        raise StoppedByPolicy(
+            f"version {version} of {url} cannot be read any more: {text.counted(len(missing), 'file')} of it, such as "
+            f"{missing[0]}, were deleted (vacuum)",
+            hint="Choose a later number",
+        )
+
+
+def _missing_files(table: OpenTable) -> list[str]:
+    wanted = sorted({name for file in table.files for name in file_names(table.location, file)})
+    exists = partial(_exists, table.location)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return [name for name, is_there in zip(wanted, pool.map(exists, wanted), strict=True) if not is_there]
+
+
+def _exists(location: TableLocation, name: str) -> bool:
+    return bool(location.file_system().exists(f"{location.url}/{name}"))
+
+
+def _sidecar_changes(location: TableLocation, past: _Past) -> Iterator[VersionChange]:
+    """That of a history's sidecar, if one of the undone numbers has written to it."""
+    sidecar = open_table(location.sidecar(OBSERVED_SUFFIX))
+    if sidecar is None or not past.intents:
+        return
+    first = None
+    for version, entry in log.read_back_from(sidecar.location, sidecar.version):
+        record = record_in(log.commit_info(entry), version, f"{past.wanted.app_id}:observed")
+        intent = record.commit.intent_id.partition("/")[0] if record is not None else ""
+        if intent == past.wanted.commit.intent_id:
+            break
+        first = version if intent in past.intents else first
+    if not first:
+        return
+    old = open_version(sidecar.location, first - 1)
+    if not _same(sidecar, old):
+        _require_possible(sidecar, old)
+        yield _change(sidecar, old)
+
+
+def _change(table: OpenTable, old: OpenTable) -> VersionChange:
+    return VersionChange(table.location.url, table.version, old.version, (_count_rows(table), _count_rows(old)))
+
+
+def _count_rows(table: OpenTable) -> int | None:
+    rows = [known_rows(file) for file in table.files]
+    return None if None in rows else sum(filter(None, rows)) - sum(map(actions.hidden_rows, table.files))
+
+
+def _record(old: OpenTable, restoration: Restoration) -> Record:
+    """The record of the commit that restores ``old``."""
+    seq, app = restoration.commit.restored, app_id(restoration.commit.lineage, restoration.commit.table)
+    assert seq is not None, "as found"
+    last = data_commit(old.newest(app))
+    hidden = sum(map(actions.hidden_rows, old.files))
+    return Record(restoration.commit, attempt=last.attempt, data_seq=last.number, restores=seq, hidden_rows=hidden)
+
+
+def _same(new: OpenTable, old: OpenTable) -> bool:
+    return not any(_difference(new, old))
+
+
+def _difference(new: OpenTable, old: OpenTable) -> Iterator[Action]:
+    """The actions that give ``new`` the files and the schema of ``old``."""
+    if new.metadata != old.metadata:
+        yield {"metaData": old.metadata}
+    before, after = _by_identity(new.files), _by_identity(old.files)
+    yield from (actions.remove(file) for key, file in before.items() if key not in after)
+    yield from ({"add": {**file, "dataChange": True}} for key, file in after.items() if key not in before)
+
+
+def _by_identity(files: Sequence[Action]) -> dict[tuple[str, str], Action]:
+    return {log.identity(file): file for file in files}
+
+
+def _metrics(content: Sequence[Action]) -> dict[str, str]:
+    def total(kind: str) -> tuple[int, int]:
+        files: list[dict[str, Any]] = [action[kind] for action in content if kind in action]
+        return len(files), sum(file.get("size") or 0 for file in files)
+
+    (restored, restored_size), (removed, removed_size) = total("add"), total("remove")
+    return {
+        "numRestoredFiles": str(restored),
+        "restoredFilesSize": str(restored_size),
+        "numRemovedFiles": str(removed),
+        "removedFilesSize": str(removed_size),
+    }

@@ -1,0 +1,120 @@
+"""What `flowctl init` proposes for the files below one root: which of them are one table, and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.files.formats import by_extension
+from flowctl.connectors.files.grouping import Group, groups_of, merged
+from flowctl.connectors.files.listing import FileRoot, matching, plain_folders
+from flowctl.connectors.files.samples import FILES, csv_format, csv_types, json_schema
+from flowctl.connectors.source import Relation
+from flowctl.connectors.survey import Details, Survey, Surveyed, Wanted
+from flowctl.errors import FlowctlError
+from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.spec.node import flow_text
+
+if TYPE_CHECKING:
+    from flowctl.connectors.files.source import FilesSource
+
+#: Of how many single files in a folder the columns are compared.
+_COMPARED = 200
+
+
+def survey_files(source: FilesSource, wanted: Wanted) -> Survey:
+    paths = [stamp.path for stamp in matching(source.root, "**")]
+    known = [path for path in paths if by_extension(path) and wanted(ObjectName((path,)))]
+    groups = [group for group in groups_of(known) if not _is_of_lake(source.root, group)]
+    tables = [_surveyed(source, group) for group in groups]
+    return Survey(tuple(_together(source, tables)))
+
+
+def _is_of_lake(root: FileRoot, group: Group) -> bool:
+    """Whether the files belong to a Delta table, whose log alone says which of them count."""
+    system, base = root.file_system()
+    parts = plain_folders(group.pattern)
+    return any(system.isdir("/".join((base, *parts[:depth], "_delta_log"))) for depth in range(len(parts) + 1))
+
+
+def _surveyed(source: FilesSource, group: Group) -> Surveyed:
+    format, notes = _format(source.root, group)
+    object = ObjectName((group.pattern,))
+    try:
+        info, refused = _described(source, object, format), ""
+    except FlowctlError as error:
+        info, refused = None, f"{error.message}. {error.hint}" if error.hint else error.message
+    return Surveyed(object, info, Details(refused=refused), format, group.is_many, group.name, notes)
+
+
+def _described(source: FilesSource, object: ObjectName, format: Mapping[str, Any]) -> TableInfo | None:
+    relation = Relation(object, format=format)
+    return source.describe([relation])[relation]
+
+
+def _format(root: FileRoot, group: Group) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The keys of `format`, and what is to be decided about them."""
+    system, base = root.file_system()
+    looked_at = [group.paths[0], *group.paths[-(FILES - 1) :]] if len(group.paths) > 1 else list(group.paths)
+    opened = [partial(system.open, f"{base}/{path}", "rb", compression="infer") for path in dict.fromkeys(looked_at)]
+    try:
+        match by_extension(group.paths[0]):
+            case "csv":
+                found = [csv_format(one) for one in opened]
+                format = {key: value for one, _ in reversed(found) for key, value in one.items()}
+                return format, tuple(_about_csv(format, csv_types(found[0][1])))
+            case "jsonl":
+                schema, is_whole = json_schema(opened)
+                return ({"schema": schema} if schema else {}), tuple(_about_json(group, is_whole, len(opened)))
+            case _:
+                return {}, ()
+    except (OSError, EOFError, ValueError):
+        return {}, ()  # describing the file fails with the reason
+
+
+def _about_csv(format: Mapping[str, Any], kinds: Mapping[str, str]) -> Sequence[str]:
+    notes = []
+    if "encoding" in format:
+        notes.append(f"the file is no UTF-8, so it is read as {format['encoding']}")
+    if kinds:
+        notes.append(f"all columns are text; the first rows fit format: {flow_text({'schema': dict(kinds)})}")
+    return notes
+
+
+def _about_json(group: Group, is_whole: bool, looked_at: int) -> Sequence[str]:
+    if is_whole and looked_at == len(group.paths):
+        return ()
+    return ("format.schema has the columns and types of the first lines; columns that it lacks are not read",)
+
+
+def _together(source: FilesSource, tables: Sequence[Surveyed]) -> list[Surveyed]:
+    """Single files of one folder below the root that have the same columns become one table."""
+    by_folder: dict[tuple[str, str], list[Surveyed]] = {}
+    for table in tables:
+        path = table.object.parts[-1]
+        folder, _, name = path.rpartition("/")
+        is_single = not table.is_many and folder
+        by_folder.setdefault((folder, name.partition(".")[2]) if is_single else (path, ""), []).append(table)
+    found: list[Surveyed] = []
+    for same in by_folder.values():
+        if 1 < len(same) <= _COMPARED and _are_alike(same):
+            singles = [Group(one.object.parts[-1], (_path(one),), False, one.name) for one in same]
+            found.append(_surveyed(source, merged(singles)))
+        else:
+            found += same
+    return found
+
+
+def _are_alike(tables: Sequence[Surveyed]) -> bool:
+    infos = [table.info for table in tables]
+    shapes = {tuple(column.name for column in info.columns) for info in infos if info is not None}
+    return None not in infos and len(shapes) == 1
+
+
+def _path(table: Surveyed) -> str:
+    """Of a single file: its pattern without escapes."""
+    path = table.object.parts[-1]
+    for sign in "*?[":
+        path = path.replace(f"[{sign}]", sign)
+    return path
