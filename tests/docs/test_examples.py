@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from flowctl.cli.main import command_of
+from flowctl.cli.main import _COMMANDS, command_of
 from flowctl.spec.load import load_spec
 
 ROOT = Path(__file__).parents[2]
@@ -69,10 +69,7 @@ def options_of(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
             yield path, parameter.opts[0]
 
 
-COMMANDS = ("validate", "plan", "apply", "state", "doctor", "cuts", "runs", "setup", "spark-server", "schema")
-
-
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", sorted(_COMMANDS))
 def test_every_option_is_documented(name: str) -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
     missing = [f"{path} {option}" for path, option in options_of(command_of(name), name) if f"`{option}" not in page]

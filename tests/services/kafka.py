@@ -110,9 +110,15 @@ def broker(secured: Secured | None = None) -> Iterator[Broker]:
 
 
 def create_topic(address: str, name: str, partitions: int = 1) -> None:
+    """The topic can be seen by every client once this returns: a broker answers before its own metadata has it."""
     from confluent_kafka.admin import NewTopic
 
     _admin(address, "create_topics", [NewTopic(name, partitions, 1)])
+    end = time.monotonic() + 30
+    while name not in topics(address):
+        if time.monotonic() > end:
+            raise AssertionError(f"topic {name} was created and is not there yet")
+        time.sleep(0.05)
 
 
 def topics(address: str) -> set[str]:
