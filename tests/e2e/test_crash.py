@@ -103,13 +103,11 @@ def test_an_apply_killed_on_sail_loses_and_doubles_nothing(
     walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database), "sail", points)
 
 
-@pytest.mark.parametrize("points", [MAIN_POINTS, pytest.param(POINTS, marks=pytest.mark.full)], ids=["main", "all"])
-def test_an_apply_killed_with_its_state_in_object_storage(
-    bucket: Bucket, points: Sequence[Point], tmp_path: Path
-) -> None:
+@pytest.mark.full
+def test_an_apply_killed_with_its_state_in_object_storage(bucket: Bucket, tmp_path: Path) -> None:
     flow = Flow(tmp_path, bucket.secrets)
     state = f"state: {bucket.url}/_flowctl\n{bucket.spec}"
-    walk_the_protocol(flow, "merge", place("sqlite", tmp_path, ""), "sail", points, state)
+    walk_the_protocol(flow, "merge", place("sqlite", tmp_path, ""), "sail", state=state)
 
 
 @pytest.mark.full

@@ -74,6 +74,7 @@ def test_of_sixteen_racing_writers_exactly_one_wins_each_number(address: StoreAd
     assert stores[0].read().table("orders").seq == ROUNDS
 
 
+@pytest.mark.full
 def test_of_sixty_four_racing_writers_no_update_is_lost(address: StoreAddress) -> None:
     """Each has a client of its own and, whenever another was faster, reads again and writes its change anew."""
     names = [f"t{number}" for number in range(MANY)]
