@@ -47,7 +47,7 @@ def adapter(upstream: int) -> type[BaseHTTPRequestHandler]:
             self.respond()
 
         def respond(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = self._read_body()
             url = urlsplit(self.path)
             bucket, _, name = url.path.lstrip("/").partition("/")
             query = {key: values[0] for key, values in parse_qs(url.query, keep_blank_values=True).items()}
@@ -56,6 +56,17 @@ def adapter(upstream: int) -> type[BaseHTTPRequestHandler]:
                 return
             status, headers, answer = self._ask(self.command, self.path, body)
             self._send(status, headers, _after(answer, query["start-after"]) if "start-after" in query else answer)
+
+        def _read_body(self) -> bytes:
+            """Spark's connector sends chunks."""
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            chunks = []
+            while size := int(self.rfile.readline(), 16):
+                chunks.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(chunks)
 
         def _write(self, bucket: str, name: str, query: dict[str, str], body: bytes) -> Answer:
             upload = query.get("uploadId", "")
