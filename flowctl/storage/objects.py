@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flowctl import extras
+from flowctl.diagnostics import Mark
 from flowctl.errors import AbortRun, chain
 from flowctl.storage import access
 from flowctl.storage.blobs import BlobInfo
@@ -18,17 +19,24 @@ PROBE = "conditional-create"
 CONFLICT_TRIES = 5
 #: How s3fs, adlfs and gcsfs name the time in a listing.
 _MODIFIED = ("LastModified", "last_modified", "mtime")
+#: How the errors of aiohttp, Azure and gcsfs name the status of a response.
+_STATUS = ("status", "status_code", "code")
 
 
 class ObjectStore:
-    """``options`` are the file system's constructor arguments. Each store keeps its own client for its lifetime,
+    """``options`` are the file system's constructor arguments, ``bucket`` is the store's word for what a URL begins
+    with, ``mark`` the place in the spec that errors name. Each store keeps its own client for its lifetime,
     without fsspec's listings cache, which would hide blobs that others create."""
 
-    def __init__(self, url: str, options: Mapping[str, Any], *, unsafe: bool = False) -> None:
+    def __init__(
+        self, url: str, options: Mapping[str, Any], *, bucket: str, unsafe: bool = False, mark: Mark | None = None
+    ) -> None:
         import fsspec
 
         self.url = url.rstrip("/")
         self._unsafe = unsafe
+        self._bucket = bucket
+        self._mark = mark
         self._probed = False
         try:
             self._fs, self._root = fsspec.core.url_to_fs(
@@ -37,9 +45,9 @@ class ObjectStore:
         except (ImportError, ValueError) as cause:
             if missing := extras.missing_package(str(cause)):
                 what = f"{self.url} needs {missing}, which is not installed"
-                raise AbortRun(what, hint=extras.install_hint(missing)) from cause
+                raise AbortRun(what, hint=extras.install_hint(missing), mark=mark) from cause
             hint = "Check `state` and `storage` in the spec"
-            raise AbortRun(f"cannot open {self.url}: {cause}", hint=hint) from cause
+            raise AbortRun(f"cannot open {self.url}: {cause}", hint=hint, mark=mark) from cause
 
     def get(self, name: str) -> bytes | None:
         try:
@@ -101,7 +109,8 @@ class ObjectStore:
                 time.sleep(0.05 * 2**attempt)
             else:
                 return True
-        raise AbortRun(f"{self.url}/{name}: the store refused to create it, though it is not there", hint="Run again")
+        what = f"{self.url}/{name}: the store refused to create it, though it is not there"
+        raise AbortRun(what, hint="Run again", mark=self._mark)
 
     def _create_unsafely(self, name: str, data: bytes) -> bool:
         """Two racing creators may both get True, which ``state: {unsafe: true}`` accepts."""
@@ -120,6 +129,7 @@ class ObjectStore:
             raise AbortRun(
                 f"{self.url}: this store does not honour conditional writes, two runs could both think they wrote",
                 hint="Use a store that does, or accept the risk with `state: {url: …, unsafe: true}`",
+                mark=self._mark,
             )
         self._probed = True
 
@@ -128,10 +138,15 @@ class ObjectStore:
 
     def _broken(self, verb: str, name: str, cause: Exception) -> AbortRun:
         if refusal := access.refused_access(cause):
-            return AbortRun(f"{self.url} refuses access: {refusal}", hint=access.HINT)
+            return AbortRun(f"{self.url} refuses access: {refusal}", hint=access.HINT, mark=self._mark)
+        if verb == "write" and is_missing(cause):
+            called = self._root.partition("/")[0]
+            what, hint = f"{self.url}: there is no {self._bucket} {called}", "Create it, or correct the URL"
+            return AbortRun(what, hint=hint, mark=self._mark)
         return AbortRun(
-            f"cannot {verb} {self.url}/{name}: {type(cause).__name__}: {cause}",
+            f"cannot {verb} {self.url}/{name}: {type(cause).__name__}: {access.in_one_line(cause)}",
             hint="Check the store's address, its credentials (`storage` in the spec) and permissions",
+            mark=self._mark,
         )
 
 
@@ -147,10 +162,15 @@ def is_refused_create(error: BaseException) -> bool:
     return any(isinstance(link, FileExistsError) or _status(link) in (409, 412) for link in chain(error))
 
 
+def is_missing(error: BaseException) -> bool:
+    """Whether the store answered that it has no such thing. A write lacks nothing but the bucket."""
+    return any(isinstance(link, FileNotFoundError) or _status(link) == 404 for link in chain(error))
+
+
 def _status(error: BaseException) -> int | None:
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):  # botocore
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     else:
-        status = getattr(error, "status", None) or getattr(error, "status_code", None)
+        status = next((found for name in _STATUS if (found := getattr(error, name, None))), None)
     return status if isinstance(status, int) else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flowctl.diagnostics import Mark
 from flowctl.errors import TableError
 from flowctl.spec import urls
 from flowctl.spec.secrets import reveal
@@ -37,11 +38,13 @@ def credentials(url: str, storage: Storage) -> Mapping[str, Any]:
     return storage[max(covering, key=lambda prefix: len(_normal(prefix)))] if covering else {}
 
 
-def open_store(url: str, storage: Storage, *, unsafe: bool = False, private: bool = True) -> BlobStore:
+def open_store(
+    url: str, storage: Storage, *, unsafe: bool = False, private: bool = True, mark: Mark | None = None
+) -> BlobStore:
     """The blob store at ``url``. Stores that do not honour conditional creates are refused at the first ``create``,
     unless ``unsafe``. ``private``: files created on a disk are accessible to this user only
-    (:func:`flowctl.storage.durable.private_modes`)."""
-    return store_of(url).open(url, _given(url, storage), unsafe=unsafe, private=private)
+    (:func:`flowctl.storage.durable.private_modes`). ``mark``: the place in the spec that its errors name."""
+    return store_of(url).open(url, _given(url, storage), unsafe=unsafe, private=private, mark=mark)
 
 
 def fsspec_options(url: str, storage: Storage) -> dict[str, Any]:

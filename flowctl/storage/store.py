@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from flowctl.diagnostics import Mark
 from flowctl.storage.blobs import BlobStore
 
 Given = Mapping[str, str]
@@ -33,7 +34,7 @@ class Store(ABC):
     is_of_process: ClassVar[bool] = False
 
     @abstractmethod
-    def open(self, url: str, given: Given, *, unsafe: bool, private: bool) -> BlobStore:
+    def open(self, url: str, given: Given, *, unsafe: bool, private: bool, mark: Mark | None) -> BlobStore:
         """As :func:`flowctl.storage.options.open_store`."""
 
     def complete(self, url: str, given: Given) -> Given:
@@ -68,7 +69,7 @@ class CloudStore(Store):
         """Constructor arguments of the file system that stores state and leases."""
         return self.fsspec_options(given)
 
-    def open(self, url: str, given: Given, *, unsafe: bool, private: bool) -> BlobStore:
+    def open(self, url: str, given: Given, *, unsafe: bool, private: bool, mark: Mark | None) -> BlobStore:
         from flowctl.storage.objects import ObjectStore
 
-        return ObjectStore(url, self.blob_options(given), unsafe=unsafe)
+        return ObjectStore(url, self.blob_options(given), bucket=self.bucket, unsafe=unsafe, mark=mark)

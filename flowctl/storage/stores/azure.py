@@ -9,13 +9,16 @@ identity, managed identity).
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import datetime as dt
 import logging
 import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
-from flowctl.errors import TableError
+from flowctl.errors import AccessDenied, TableError
 from flowctl.redaction import REDACTOR
 from flowctl.storage.store import CloudStore, Given
 
@@ -76,7 +79,7 @@ class AzureStore(CloudStore):
 
     def complete(self, url: str, given: Given) -> Given:
         """Adds what the connection string, the URL and the environment have. :class:`TableError` if the URL names
-        another account than ``given``."""
+        another account than ``given``, if no account is known, or if a key or token cannot be right."""
         found = dict(given)
         if not any(key in found for key in ("connection_string", *_CREDENTIALS)):
             found = {key: os.environ[name] for key, name in _VARIABLES.items() if os.environ.get(name)} | found
@@ -95,11 +98,21 @@ class AzureStore(CloudStore):
         for key in _SECRETS:
             if key in found:
                 REDACTOR.register(found[key])
+        if "account" not in found:
+            raise TableError(
+                f"the storage account of {url} is not known",
+                hint="Write `account` in `storage`, or set AZURE_STORAGE_ACCOUNT_NAME",
+            )
+        _check_secrets(url, found)
         return found
 
     def fsspec_options(self, given: Given) -> dict[str, Any]:
         """Source: adlfs's AzureBlobFileSystem. It takes an endpoint with a path or without TLS, such as Azurite's, only
         in a connection string."""
+        import fsspec
+
+        for scheme in self.schemes:
+            fsspec.register_implementation(scheme, "flowctl.storage.azure_client.AzureFileSystem", clobber=True)
         options: dict[str, Any] = {"connection_timeout": CONNECT, "read_timeout": SILENCE}
         endpoint = given.get("endpoint", "").rstrip("/")
         if endpoint and not given.keys().isdisjoint(("account_key", "sas_token")):
@@ -158,6 +171,24 @@ def _abfs_host(given: Given) -> str:
     if ".blob." in host:
         return host.replace(".blob.", ".dfs.", 1)
     return f"{given['account']}.dfs.{_SUFFIX}"
+
+
+def _check_secrets(url: str, given: Given) -> None:
+    """Libraries would report these with errors of their own, or as any other refusal."""
+    try:
+        base64.b64decode(given.get("account_key", ""), validate=True)
+    except ValueError as error:
+        hint = "Copy it whole from the account's access keys"
+        raise TableError(f"the account key of {url} is not base64", hint=hint) from error
+    ends = parse_qs(given.get("sas_token", "").lstrip("?")).get("se", [""])[0]
+    with contextlib.suppress(ValueError):  # another form of time is left to the server
+        if ends and _aware(dt.datetime.fromisoformat(ends)) < dt.datetime.now(dt.UTC):
+            what = f"the shared access signature of {url} expired on {ends}"
+            raise AccessDenied(what, hint="Create a new one, and put it where its secret is kept")
+
+
+def _aware(time: dt.datetime) -> dt.datetime:
+    return time if time.tzinfo else time.replace(tzinfo=dt.UTC)
 
 
 def _parts_of(connection_string: str) -> dict[str, str]:

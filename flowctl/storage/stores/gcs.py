@@ -15,8 +15,10 @@ from flowctl.errors import TableError
 from flowctl.redaction import REDACTOR
 from flowctl.storage.store import CloudStore, Given
 
-#: Timeouts of a request, in seconds: for connecting, and for all of a request of ``deltalake``; its attempts.
+#: Timeouts of a request, in seconds: for connecting, without receiving a byte, and for all of a request of
+#: ``deltalake``; its attempts.
 CONNECT = 10
+SILENCE = 30
 REQUEST = 60
 TRIES = 3
 # Without a handler, Python prints gcsfs's log of each error that is raised.
@@ -40,15 +42,19 @@ class GoogleStore(CloudStore):
 
     def fsspec_options(self, given: Given) -> dict[str, Any]:
         """Source: gcsfs's GCSFileSystem. Its default is a class that asks for each bucket's type by gRPC, for a minute
-        if the endpoint does not speak it: this process uses the class below it, executors ask for a moment only."""
+        if the endpoint does not speak it: this process uses another, executors ask for a moment only."""
         import fsspec
 
         for scheme in self.schemes:
-            fsspec.register_implementation(scheme, "gcsfs.core.GCSFileSystem", clobber=True)
-        options: dict[str, Any] = {"token": _token(given)}
+            fsspec.register_implementation(scheme, "flowctl.storage.gcs_client.GoogleFileSystem", clobber=True)
+        options: dict[str, Any] = {"token": _token(given), "connect": CONNECT, "silence": SILENCE}
         if "endpoint" in given:
             options |= {"endpoint_url": given["endpoint"].rstrip("/"), "retry_timeout": 0.1}
         return options
+
+    def blob_options(self, given: Given) -> dict[str, Any]:
+        """A hanging renewal of the lease must time out early enough to be sent again within the lease's TTL."""
+        return self.fsspec_options(given) | {"connect": 5, "silence": 10}
 
     def deltalake_options(self, given: Given) -> dict[str, str]:
         """Source: the object_store crate's GoogleConfigKey and ServiceAccountCredentials. Only a service account's key
