@@ -46,7 +46,8 @@ SERVER_FIXTURES = {
 TEST_SPARK_CONF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 TEST_JARS = ("delta", "postgresql", "s3a")
 
-#: Each is one empty, real store: the contract suites of state, leases and buffers run on them.
+#: Each is one empty, real store: the contract suites of state and leases run on them. VersityGW and
+#: Google's take a build of minutes.
 STORES = [
     "disk",
     "memory",
@@ -55,10 +56,10 @@ STORES = [
     pytest.param("s3-versitygw", marks=[pytest.mark.server, pytest.mark.full]),
     pytest.param("gcs", marks=[pytest.mark.server, pytest.mark.full]),
 ]
-#: The server of each kind of object store: whole flows run on each. Starting Google's takes a build of minutes.
+#: The server of each kind of object store: whole flows run on each.
 OBJECT_STORES = [
     pytest.param("s3_server", id="s3", marks=pytest.mark.server),
-    pytest.param("azure_server", id="azure", marks=pytest.mark.server),
+    pytest.param("azure_server", id="azure", marks=[pytest.mark.server, pytest.mark.full]),
     pytest.param("gcs_server", id="gcs", marks=[pytest.mark.server, pytest.mark.full]),
 ]
 

@@ -1,5 +1,6 @@
 """Recognizes when a store refused access: S3, Google Cloud Storage and Azure through fsspec, deltalake, Hadoop and
-Sail, or a disk, each with its own errors. The raw text (XML, request ids, signatures) is never shown; the reason is given in flowctl's own words."""
+Sail, or a disk, each with its own errors. The raw text (XML, request ids, signatures) is never shown; the reason is
+given in flowctl's own words."""
 
 from __future__ import annotations
 

@@ -120,10 +120,11 @@ def _in_store(root: FileRoot, pattern: str) -> list[FileStamp]:
     system, base = root.file_system()
     try:
         found = system.glob(f"{base}/{pattern}", detail=True)
-    except OSError as error:
+    except Exception as error:
         if refusal := access.refused_access(error):
             raise AccessDenied(f"{root.url}/{pattern} refuses access: {refusal}", hint=access.HINT) from error
-        raise TransientError(f"{root.url}/{pattern} cannot be listed: {error}", hint="Check the store") from error
+        what = f"{root.url}/{pattern} cannot be listed: {access.in_one_line(error)}"
+        raise TransientError(what, hint="Check the store and its address") from error
     return [
         FileStamp(path=name.removeprefix(f"{base}/"), size=int(info["size"]), tag=_tag(info))
         for name, info in found.items()
