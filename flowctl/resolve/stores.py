@@ -25,6 +25,8 @@ def check(spec: Spec) -> Iterator[Diagnostic]:
             yield from _check_url(spec, path, url)
     for prefix, given in spec.storage.items():
         yield from _check_credentials(spec, prefix, given)
+    if spec.spark.url != SAIL:
+        yield from _check_sets(spec)
 
 
 def _check_url(spec: Spec, path: str, url: str) -> Iterator[Diagnostic]:
@@ -42,6 +44,18 @@ def _check_url(spec: Spec, path: str, url: str) -> Iterator[Diagnostic]:
     elif store.has_buckets and not rest.partition("/")[0]:
         hint = f"Write {name}://{store.bucket}/path"
         yield Diagnostic(f"`{label}` names no {store.bucket}", hint, spec.marks.get(path), "no-bucket")
+
+
+def _check_sets(spec: Spec) -> Iterator[Diagnostic]:
+    """Spark would use the last set for all."""
+    first: dict[str, Mapping[str, object]] = {}
+    for prefix, given in spec.storage.items():
+        name = scheme(prefix)
+        store = by_scheme().get(name)
+        if store and store.has_one_set_on_spark and first.setdefault(name, given) != given:
+            what = f"`storage.{prefix}`: Spark takes one set of credentials for all of {name}://"
+            hint = "Write the same keys for each prefix, or split the flow"
+            yield Diagnostic(what, hint, spec.marks.get(f"storage.{prefix}"), "one-set-on-spark")
 
 
 def _check_credentials(spec: Spec, prefix: str, given: Mapping[str, object]) -> Iterator[Diagnostic]:

@@ -21,14 +21,16 @@ Given = Mapping[str, str]
 class Store(ABC):
     """``schemes`` are those of its URLs, the usual one first. ``bucket`` is its word for what a URL begins with.
     ``jars`` are the sets of ``ivy.xml`` that Spark needs for it; ``not_on_spark`` are the keys of ``storage`` that
-    Spark cannot use, each with the next step. ``place`` describes a store that other hosts cannot reach;
-    ``is_of_process`` if other processes cannot reach it either."""
+    Spark cannot use, each with the next step; ``has_one_set_on_spark`` if Spark takes the same credentials for all of
+    its URLs. ``place`` describes a store that other hosts cannot reach; ``is_of_process`` if other processes cannot
+    reach it either."""
 
     schemes: ClassVar[tuple[str, ...]]
     has_buckets: ClassVar[bool] = True
     takes_credentials: ClassVar[bool] = False
     bucket: ClassVar[str] = "bucket"
     not_on_spark: ClassVar[Mapping[str, str]] = {}
+    has_one_set_on_spark: ClassVar[bool] = False
     jars: ClassVar[tuple[str, ...]] = ()
     place: ClassVar[str] = ""
     is_of_process: ClassVar[bool] = False

@@ -14,7 +14,9 @@ from typing import Any
 from tests.services.processes import HOST, free_port, listens, running
 
 _PACKAGE = "azurite@3.35.0"
-_CACHE = Path(__file__).parents[2] / ".cache" / "azurite"
+_ROOT = Path(__file__).parents[2]
+_CACHE = _ROOT / ".cache" / "azurite"
+_READY = _CACHE / ".ready"
 _PROGRAM = _CACHE / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
 
@@ -66,8 +68,10 @@ def azurite() -> Iterator[AzureServer]:
 
 
 def _install() -> None:
-    """Once (half a minute) into the clone's cache folder."""
-    if not _PROGRAM.is_file():
+    """Once (half a minute) into the clone's cache folder. A program that is there but not whole is installed again."""
+    if not _READY.is_file():
+        subprocess.run([_ROOT / "scripts" / "install-system.sh", "node"], check=True)
         _CACHE.mkdir(parents=True, exist_ok=True)
         command = ["npm", "install", "--no-fund", "--no-audit", "--silent", "--prefix", str(_CACHE), _PACKAGE]
         subprocess.run(command, check=True)
+        _READY.touch()

@@ -30,6 +30,7 @@ class GoogleStore(CloudStore):
     schemes: ClassVar = ("gs", "gcs")
     takes_credentials: ClassVar = True
     jars: ClassVar = ("gcs",)
+    has_one_set_on_spark: ClassVar = True
     not_on_spark: ClassVar = {
         "service_account_key": "Write service_account_file: Hadoop reads the key from a file on each host"
     }
