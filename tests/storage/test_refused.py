@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from flowctl.errors import FlowctlError
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.errors import FlowctlError, TransientError
 from flowctl.storage.folders import look_at
 from flowctl.storage.options import open_store
 from tests.e2e.flows import Flow, sqlite_script
@@ -152,3 +153,14 @@ def test_a_command_shows_the_line_of_the_spec(azure_server: AzureServer, tmp_pat
     done = flow.run("plan", "flow.yaml", expect=1)
     assert f"error: flow.yaml:4:8: {url}/_flowctl/shop refuses access" in done.words
     assert "Renew the credentials" in done.words and OTHER_KEY not in done.words
+
+
+def test_a_delta_table_is_refused_by_errors_of_the_system(bucket: Bucket) -> None:
+    missing = bucket.url + "-missing"
+    table = TableLocation(f"{missing}/lake/orders", {missing: bucket.server.storage()})
+    with pytest.raises(OSError, match=r".+"):
+        table.read_file("_delta_log/_last_checkpoint")
+    with pytest.raises(OSError, match=r".+"):
+        table.write_file("part-0.parquet", b"")
+    with pytest.raises(TransientError, match="could not be written"):
+        table.create_file("_delta_log/0.json", b"{}")
