@@ -29,8 +29,8 @@ _PACKAGES = {
     "google.cloud.secretmanager": "flowctl[gcp-secrets]",
     "azure.keyvault.secrets": "flowctl[azure-secrets]",
     "azure.identity": "flowctl[azure-secrets]",
-    "gcsfs": "gcsfs",
-    "adlfs": "adlfs",
+    "gcsfs": "flowctl[gcs]",
+    "adlfs": "flowctl[azure]",
 }
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 #: fsspec's message for a file system whose package is missing.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what pip cannot, from Debian's packages, and only what is missing. Needs root for that.
-#   scripts/install-system.sh java|postgresql|mariadb|venv …
+#   scripts/install-system.sh java|postgresql|mariadb|node|venv …
 set -eu
 
 missing=""
@@ -10,9 +10,11 @@ for part in "$@"; do
     postgresql) command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
                   || missing="$missing postgresql" ;;
     mariadb)    PATH="$PATH:/usr/sbin" command -v mariadbd >/dev/null 2>&1 || missing="$missing mariadb-server" ;;
+    # for Azurite, the server of the long tests of Azure
+    node)       command -v npm >/dev/null 2>&1 || missing="$missing nodejs npm" ;;
     # ensurepip is what Debian's python3 alone lacks
     venv)       "${PYTHON:-python3}" -c "import ensurepip" 2>/dev/null || missing="$missing python3-venv" ;;
-    *)          echo "install-system.sh: unknown part '$part'; known are java, postgresql, mariadb, venv" >&2; exit 64 ;;
+    *)          echo "install-system.sh: unknown part '$part'; known are java, postgresql, mariadb, node, venv" >&2; exit 64 ;;
   esac
 done
 [ -n "$missing" ] || exit 0

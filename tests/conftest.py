@@ -19,10 +19,10 @@ from flowctl.spec.schema import connector_types, target_modes
 from flowctl.spec.spec import SparkSettings
 from flowctl.storage.blobs import BlobStore
 from tests import engines
-from tests.services import kafka, mariadb, postgres, s3, schemas
+from tests.services import azurite, gcs, kafka, mariadb, postgres, s3, schemas
 from tests.services import spark as spark_servers
 from tests.services.s3_proxy import S3Proxy
-from tests.storage.stores import StoreAddress, s3_address
+from tests.storage.stores import Bucket, StoreAddress, address_on, new_bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,23 +39,36 @@ SERVER_FIXTURES = {
     "s3_server",
     "moto",
     "versitygw",
+    "azure_server",
+    "gcs_server",
     "engine",
     "connect_server",
     "cluster",
 }
 
+#: Of those, servers that take long to install: their tests are `full`.
+LONG_SERVERS = {"azure_server", "gcs_server"}
+
 #: Small enough that several fit beside each other on two cores.
 TEST_SPARK_CONF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 TEST_JARS = ("delta", "postgresql", "s3a")
 
-#: Each is one empty, real store: the contract suites of state, leases and buffers run on them.
+#: Each is one empty, real store: the contract suites of state and leases run on them. VersityGW and
+#: Google's take a build of minutes.
 STORES = [
     "disk",
     "memory",
     pytest.param("s3-moto", marks=pytest.mark.server),
+    pytest.param("azure", marks=[pytest.mark.server, pytest.mark.full]),
     pytest.param("s3-versitygw", marks=[pytest.mark.server, pytest.mark.full]),
+    pytest.param("gcs", marks=[pytest.mark.server, pytest.mark.full]),
 ]
-
+#: The server of each kind of object store: whole flows run on each.
+OBJECT_STORES = [
+    pytest.param("s3_server", id="s3", marks=pytest.mark.server),
+    pytest.param("azure_server", id="azure", marks=[pytest.mark.server, pytest.mark.full]),
+    pytest.param("gcs_server", id="gcs", marks=[pytest.mark.server, pytest.mark.full]),
+]
 
 #: Targets that this process writes alone, whatever the engine: their tests are `full` on Spark.
 EMBEDDED = ("duckdb", "files", "mysql", "sqlite")
@@ -71,6 +84,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.server)
             if "engine" in item.fixturenames:
                 item.add_marker(pytest.mark.engine)
+        if isinstance(item, pytest.Function) and not LONG_SERVERS.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.full)
         if item.get_closest_marker("engine"):
             _mark_for_engine(item)
         _skip_modes(item)
@@ -150,6 +165,12 @@ def s3_bucket(s3_server: s3.S3Server) -> str:
     return name
 
 
+@pytest.fixture(params=OBJECT_STORES)
+def bucket(request: pytest.FixtureRequest) -> Bucket:
+    """Of each kind of object store."""
+    return new_bucket(request.getfixturevalue(request.param))
+
+
 @pytest.fixture(params=STORES)
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
     match request.param:
@@ -158,9 +179,13 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
         case "memory":
             return StoreAddress(f"memory://{uuid.uuid4().hex}/shop")
         case "s3-moto":
-            return s3_address(request.getfixturevalue("moto"))
+            return address_on(request.getfixturevalue("moto"))
         case "s3-versitygw":
-            return s3_address(request.getfixturevalue("versitygw"))
+            return address_on(request.getfixturevalue("versitygw"))
+        case "azure":
+            return address_on(request.getfixturevalue("azure_server"))
+        case "gcs":
+            return address_on(request.getfixturevalue("gcs_server"))
         case unknown:
             raise AssertionError(unknown)
 
@@ -199,6 +224,18 @@ def moto() -> Iterator[s3.S3Server]:
 @pytest.fixture(scope="session")
 def versitygw() -> Iterator[s3.S3Server]:
     with s3.versitygw() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[azurite.AzureServer]:
+    with azurite.azurite() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[gcs.GoogleServer]:
+    with gcs.fake_gcs() as server:
         yield server
 
 

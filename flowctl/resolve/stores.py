@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic
+from flowctl.engine.session import SAIL
 from flowctl.spec.spec import Spec
 from flowctl.spec.suggest import did_you_mean
 from flowctl.storage.stores import by_scheme
@@ -23,7 +24,9 @@ def check(spec: Spec) -> Iterator[Diagnostic]:
         if isinstance(url, str) and "://" in url:
             yield from _check_url(spec, path, url)
     for prefix, given in spec.storage.items():
-        yield from _check_credentials(spec, prefix, is_given=bool(given))
+        yield from _check_credentials(spec, prefix, given)
+    if spec.spark.url != SAIL:
+        yield from _check_sets(spec)
 
 
 def _check_url(spec: Spec, path: str, url: str) -> Iterator[Diagnostic]:
@@ -39,15 +42,32 @@ def _check_url(spec: Spec, path: str, url: str) -> Iterator[Diagnostic]:
         what = f"`{label}`: {name}:// is {store.place}, which ends with each run"
         yield Diagnostic(what, "Use a local folder or object storage", spec.marks.get(path), "storage-of-process")
     elif store.has_buckets and not rest.partition("/")[0]:
-        hint = f"Write {name}://bucket/path"
-        yield Diagnostic(f"`{label}` names no bucket", hint, spec.marks.get(path), "no-bucket")
+        hint = f"Write {name}://{store.bucket}/path"
+        yield Diagnostic(f"`{label}` names no {store.bucket}", hint, spec.marks.get(path), "no-bucket")
 
 
-def _check_credentials(spec: Spec, prefix: str, *, is_given: bool) -> Iterator[Diagnostic]:
-    """Stores that take no credentials would ignore them silently."""
+def _check_sets(spec: Spec) -> Iterator[Diagnostic]:
+    """Spark would use the last set for all."""
+    first: dict[str, Mapping[str, object]] = {}
+    for prefix, given in spec.storage.items():
+        name = scheme(prefix)
+        store = by_scheme().get(name)
+        if store and store.has_one_set_on_spark and first.setdefault(name, given) != given:
+            what = f"`storage.{prefix}`: Spark takes one set of credentials for all of {name}://"
+            hint = "Write the same keys for each prefix, or split the flow"
+            yield Diagnostic(what, hint, spec.marks.get(f"storage.{prefix}"), "one-set-on-spark")
+
+
+def _check_credentials(spec: Spec, prefix: str, given: Mapping[str, object]) -> Iterator[Diagnostic]:
+    """Stores that take no credentials would ignore them silently; Spark cannot use each kind."""
     store = by_scheme().get(scheme(prefix))
-    if not is_given or store is None or store.takes_credentials:
+    if not given or store is None:
         return
-    hint = f"Remove them: {store.environment} is used for {scheme(prefix)}" if store.environment else "Remove them"
-    what = f"`storage.{prefix}`: credentials are for s3:// only"
-    yield Diagnostic(what, hint, spec.marks.get(f"storage.{prefix}"), "unused-credentials")
+    if not store.takes_credentials:
+        what = f"`storage.{prefix}`: credentials are for object storage only"
+        yield Diagnostic(what, "Remove them", spec.marks.get(f"storage.{prefix}"), "unused-credentials")
+    if spec.spark.url == SAIL:
+        return
+    for key in given.keys() & store.not_on_spark.keys():
+        what, mark = f"`storage.{prefix}`: Spark cannot use {key}", spec.marks.get(f"storage.{prefix}.{key}")
+        yield Diagnostic(what, store.not_on_spark[key], mark, "not-on-spark")

@@ -11,7 +11,7 @@ from flowctl.spec.given import hide_values
 from flowctl.spec.messages import LATER_HINT
 from flowctl.spec.node import Node, leaves
 from flowctl.spec.references import ConnectionTypes
-from flowctl.spec.schema import Schema, check, connector_schema, connector_types, definition, later_types
+from flowctl.spec.schema import Schema, check, connector_schema, connector_types, later_types, storage_schema
 from flowctl.spec.secret_text import SecretRef
 from flowctl.spec.secrets import (
     PROVIDERS,
@@ -46,7 +46,7 @@ def check_connections(root: Node, findings: Findings) -> ConnectionTypes:
                 _check_url(url, f"connections.{name}.url", urls.flaw, hint, findings)
     stores = root.get("storage")
     for prefix, node in stores.entries.items() if stores else ():
-        _check_secrets(node, definition("storage"), f"storage.{prefix}", findings)
+        _check_secrets(node, storage_schema(prefix), f"storage.{prefix}", findings)
         if endpoint := node.get("endpoint"):
             label, hint = f"storage.{prefix}.endpoint", "Write https://host:port"
             _check_url(endpoint, label, urls.flaw_of_endpoint, hint, findings)

@@ -77,7 +77,7 @@ def _allow_templates(schema: Any) -> Any:
 
 def _allow_templates_in(keyword: str, value: Any) -> Any:
     match keyword:
-        case "properties" | "$defs":
+        case "properties" | "patternProperties" | "$defs":
             return {name: _allow_templates(child) for name, child in value.items()}
         case "additionalProperties" | "items" | "then":
             return _allow_templates(value)

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flowctl.spec.node import flow_text
-from flowctl.spec.schema import connector_schema, connector_types, definition, flow_schema, modes_with, role
+from flowctl.spec.schema import (
+    connector_schema,
+    connector_types,
+    definition,
+    flow_schema,
+    modes_with,
+    role,
+    storage_schemas,
+)
 
 _TABLE_HEAD = ("| key | what | default |", "|---|---|---|")
 
@@ -36,7 +44,8 @@ def _lines() -> Iterator[str]:
     yield "A key marked * is required."
     yield from _section("The file", flow["description"], flow)
     yield from _EXPRESSIONS
-    yield from _section("storage entries", "One entry per URL prefix.", definition("storage"))
+    for store in storage_schemas().values():
+        yield from _section(f"storage entries: {store['title']}", "One entry per URL prefix.", store)
     yield from _section("Streams", flow["properties"]["streams"]["description"], definition("stream"))
     yield from _section("Tables", flow["properties"]["tables"]["description"], definition("table"), modes=True)
     yield from _section("Expectations", "One entry of `expect`: one check each.", definition("expectation"))

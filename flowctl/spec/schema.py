@@ -9,6 +9,7 @@ fragments would reject everything, so they are never put into one ``allOf``.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -65,6 +66,18 @@ def definition(name: str) -> Schema:
     """One of the envelope's ``$defs``."""
     found: Schema = flow_schema()["$defs"][name]
     return found
+
+
+def storage_schemas() -> Mapping[str, Schema]:
+    """What an entry of ``storage`` may specify, by a regular expression of its URL prefix."""
+    found: Mapping[str, Schema] = flow_schema()["properties"]["storage"]["patternProperties"]
+    return found
+
+
+def storage_schema(prefix: str) -> Schema:
+    """For the entry with this URL prefix; one without properties for a store that takes none."""
+    found = (schema for pattern, schema in storage_schemas().items() if re.match(pattern, prefix))
+    return next(found, {"properties": {}})
 
 
 def later_types() -> Sequence[str]:

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from flowctl.diagnostics import Diagnostic
-from flowctl.errors import SpecError
+from flowctl.errors import AbortRun, SpecError, TableError
 from flowctl.spec.spec import Spec
 from flowctl.storage.blobs import BlobStore
 from flowctl.storage.options import open_store, store_of
@@ -23,8 +23,12 @@ def flow_url(spec: Spec) -> str:
 
 
 def open_flow(spec: Spec) -> BlobStore:
-    """The flow's own store: state, lease and runs."""
-    return open_store(flow_url(spec), spec.storage, unsafe=spec.state.unsafe)
+    """The flow's own store: state, lease and runs. :class:`AbortRun` if its options cannot be used."""
+    mark = spec.marks.get("state.url") or spec.marks.get("state")
+    try:
+        return open_store(flow_url(spec), spec.storage, unsafe=spec.state.unsafe, mark=mark)
+    except TableError as error:
+        raise AbortRun(error.message, hint=error.hint, mark=mark) from error
 
 
 def check_reachable(state_url: str, spark_url: str) -> None:

@@ -1,5 +1,6 @@
-"""Recognizes when a store refused access: S3 through fsspec, deltalake, Hadoop and Sail, or a disk, each with its own
-errors. The raw text (XML, request ids, signatures) is never shown; the reason is given in flowctl's own words."""
+"""Recognizes when a store refused access: S3, Google Cloud Storage and Azure through fsspec, deltalake, Hadoop and
+Sail, or a disk, each with its own errors. The raw text (XML, request ids, signatures) is never shown; the reason is
+given in flowctl's own words."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ import re
 from flowctl.errors import chain
 
 HINT = "Renew the credentials or grant them the permission (`storage` in the spec, or the environment), then run again"
+_NONE_FOUND = "there are no credentials, neither in the spec nor in the environment"
+#: Azure does not say which.
+_REJECTED = "the account key or the token is wrong or has expired"
 #: The store's error codes, matched anywhere in the text, and what they mean.
 _CODES = {
     "ExpiredToken": "the credentials have expired",
@@ -16,11 +20,23 @@ _CODES = {
     "InvalidToken": "the session token is not valid",
     "InvalidAccessKeyId": "the access key is unknown",
     "SignatureDoesNotMatch": "the secret key is wrong",
+    "AuthenticationFailed": _REJECTED,
+    "Server failed to authenticate the request": _REJECTED,
+    "AADSTS7000215": "the client secret is wrong",
+    "AADSTS7000222": "the client secret has expired",
+    "AADSTS700016": "the tenant has no such application",
+    "AADSTS90002": "the tenant is unknown",
+    "DefaultAzureCredential failed to retrieve a token": _NONE_FOUND,
+    "Your default credentials were not found": _NONE_FOUND,
+    "invalid_grant": "the service account's key is not valid any more",
+    "Invalid Credentials, 401": _REJECTED,
+    "NoAuthenticationInformation": "it needs credentials, and there are none",
+    "InvalidAuthenticationInfo": _REJECTED,
 }
 _EXPIRED = re.compile("(?i)(?:token|credentials?|session)[^.\n]{0,40} expired|expired (?:token|credentials?)")
 _REFUSED = re.compile(
     r"\bAccessDenied|Access Denied|\b403 Forbidden|[Ss]tatus [Cc]ode:? 403|HTTP status 403|AllAccessDisabled"
-    r"|PermissionDenied|AuthorizationFailure|InsufficientAccountPermissions"
+    r"|does not have storage\.[\w.]+ access|PermissionDenied|AuthorizationFailure|InsufficientAccountPermissions"
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LACKS = "these credentials lack the permission"

@@ -53,7 +53,7 @@ class Buffer:
         self._runs = f"{root}/{FOLDER}"
         self._is_local = scheme(flow_url) == "file"
         self._run_id = run_id
-        self._url = spark_url(f"{flow_url}/{FOLDER}/{run_id}")
+        self._url = spark_url(f"{flow_url}/{FOLDER}/{run_id}", storage)
         self._taken: set[str] = set()
         self._naming = threading.Lock()
 

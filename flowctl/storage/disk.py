@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from flowctl.diagnostics import Mark
 from flowctl.errors import AbortRun
 from flowctl.storage.blobs import BlobInfo
 from flowctl.storage.durable import (
@@ -23,11 +24,12 @@ _UNFINISHED_SECONDS = 24 * 3600
 
 
 class DiskStore:
-    """``private``: readable by this user only; otherwise, the umask decides."""
+    """``private``: readable by this user only; otherwise, the umask decides. ``mark``: where the spec names it."""
 
-    def __init__(self, url: str, *, private: bool = True) -> None:
+    def __init__(self, url: str, *, private: bool = True, mark: Mark | None = None) -> None:
         self._root = local_path(url).absolute()
         self._private = private
+        self._mark = mark
         self._prepared: set[Path] = set()
         self.url = str(self._root)
 
@@ -91,6 +93,7 @@ class DiskStore:
         return AbortRun(
             f"cannot {verb} {self._root / name}: {cause.strerror or cause}",
             hint="Check permissions and free space; it must be a disk with hard links that this user may write",
+            mark=self._mark,
         )
 
 

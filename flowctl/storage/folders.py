@@ -13,8 +13,9 @@ def look_at(url: str, storage: Storage) -> str:
     answer."""
     import fsspec
 
+    options = {} if scheme(url) == "file" else fsspec_options(url, storage)
     try:
-        fs, path = fsspec.core.url_to_fs(url, **({} if scheme(url) == "file" else fsspec_options(url, storage)))
+        fs, path = fsspec.core.url_to_fs(url, **options)
         is_there = bool(fs.ls(path, detail=False))
     except FileNotFoundError:
         is_there = False

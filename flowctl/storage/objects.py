@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flowctl import extras
+from flowctl.diagnostics import Mark
 from flowctl.errors import AbortRun, chain
 from flowctl.storage import access
 from flowctl.storage.blobs import BlobInfo
@@ -17,17 +18,26 @@ from flowctl.storage.blobs import BlobInfo
 PROBE = "_conditional-create"
 #: Attempts of a create that is refused for a conflict with another request although the blob does not exist.
 CONFLICT_TRIES = 5
+#: How s3fs, adlfs and gcsfs name the time in a listing.
+_MODIFIED = ("LastModified", "last_modified", "mtime")
+#: How the errors of aiohttp, Azure and gcsfs name the status of a response.
+_STATUS = ("status", "status_code", "code")
 
 
 class ObjectStore:
-    """``options`` are the file system's constructor arguments. Each store keeps its own client for its lifetime,
+    """``options`` are the file system's constructor arguments, ``bucket`` is the store's word for what a URL begins
+    with, ``mark`` the place in the spec that errors name. Each store keeps its own client for its lifetime,
     without fsspec's listings cache, which would hide blobs that others create."""
 
-    def __init__(self, url: str, options: Mapping[str, Any], *, unsafe: bool = False) -> None:
+    def __init__(
+        self, url: str, options: Mapping[str, Any], *, bucket: str, unsafe: bool = False, mark: Mark | None = None
+    ) -> None:
         import fsspec
 
         self.url = url.rstrip("/")
         self._unsafe = unsafe
+        self._bucket = bucket
+        self._mark = mark
         self._probed = False
         try:
             self._fs, self._root = fsspec.core.url_to_fs(
@@ -36,9 +46,9 @@ class ObjectStore:
         except (ImportError, ValueError) as cause:
             if missing := extras.missing_package(str(cause)):
                 what = f"{self.url} needs {missing}, which is not installed"
-                raise AbortRun(what, hint=extras.install_hint(missing)) from cause
+                raise AbortRun(what, hint=extras.install_hint(missing), mark=mark) from cause
             hint = "Check `state` and `storage` in the spec"
-            raise AbortRun(f"cannot open {self.url}: {cause}", hint=hint) from cause
+            raise AbortRun(f"cannot open {self.url}: {cause}", hint=hint, mark=mark) from cause
 
     def get(self, name: str) -> bytes | None:
         try:
@@ -58,7 +68,7 @@ class ObjectStore:
             raise self._broken("list", prefix, cause) from cause
         below = {path[len(folder) :]: entry for path, entry in found.items() if path.startswith(folder)}
         return sorted(
-            BlobInfo(prefix + name, entry["size"], self._modified(entry))
+            BlobInfo(prefix + name, entry["size"], _modified(entry))
             for name, entry in below.items()
             if name and "/" not in name
         )
@@ -100,7 +110,8 @@ class ObjectStore:
                 time.sleep(0.05 * 2**attempt)
             else:
                 return True
-        raise AbortRun(f"{self.url}/{name}: the store refused to create it, though it is not there", hint="Run again")
+        what = f"{self.url}/{name}: the store refused to create it, though it is not there"
+        raise AbortRun(what, hint="Run again", mark=self._mark)
 
     def _create_unsafely(self, name: str, data: bytes) -> bool:
         """Two racing creators may both get True, which ``state: {unsafe: true}`` accepts."""
@@ -119,23 +130,31 @@ class ObjectStore:
             raise AbortRun(
                 f"{self.url}: this store does not honour conditional writes, two runs could both think they wrote",
                 hint="Use a store that does, or accept the risk with `state: {url: …, unsafe: true}`",
+                mark=self._mark,
             )
         self._probed = True
-
-    def _modified(self, entry: Mapping[str, Any]) -> dt.datetime:
-        known: dt.datetime = entry.get("LastModified") or self._fs.modified(entry["name"])
-        return known if known.tzinfo else known.replace(tzinfo=dt.UTC)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
     def _broken(self, verb: str, name: str, cause: Exception) -> AbortRun:
         if refusal := access.refused_access(cause):
-            return AbortRun(f"{self.url} refuses access: {refusal}", hint=access.HINT)
+            return AbortRun(f"{self.url} refuses access: {refusal}", hint=access.HINT, mark=self._mark)
+        if verb == "write" and is_missing(cause):
+            called = self._root.partition("/")[0]
+            what, hint = f"{self.url}: there is no {self._bucket} {called}", "Create it, or correct the URL"
+            return AbortRun(what, hint=hint, mark=self._mark)
         return AbortRun(
-            f"cannot {verb} {self.url}/{name}: {type(cause).__name__}: {cause}",
+            f"cannot {verb} {self.url}/{name}: {type(cause).__name__}: {access.in_one_line(cause)}",
             hint="Check the store's address, its credentials (`storage` in the spec) and permissions",
+            mark=self._mark,
         )
+
+
+def _modified(entry: Mapping[str, Any]) -> dt.datetime:
+    """The time of a listing. A question about the blob itself would fail if it is deleted meanwhile."""
+    known: dt.datetime = next(entry[key] for key in _MODIFIED if key in entry)
+    return known if known.tzinfo else known.replace(tzinfo=dt.UTC)
 
 
 def is_refused_create(error: BaseException) -> bool:
@@ -144,10 +163,15 @@ def is_refused_create(error: BaseException) -> bool:
     return any(isinstance(link, FileExistsError) or _status(link) in (409, 412) for link in chain(error))
 
 
+def is_missing(error: BaseException) -> bool:
+    """Whether the store answered that it has no such thing. A write lacks nothing but the bucket."""
+    return any(isinstance(link, FileNotFoundError) or _status(link) == 404 for link in chain(error))
+
+
 def _status(error: BaseException) -> int | None:
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):  # botocore
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     else:
-        status = getattr(error, "status", None) or getattr(error, "status_code", None)
+        status = next((found for name in _STATUS if (found := getattr(error, name, None))), None)
     return status if isinstance(status, int) else None

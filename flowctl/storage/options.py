@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flowctl.diagnostics import Mark
 from flowctl.errors import TableError
 from flowctl.spec import urls
 from flowctl.spec.secrets import reveal
 from flowctl.storage.blobs import BlobStore
-from flowctl.storage.store import Store
+from flowctl.storage.store import Given, Store
 from flowctl.storage.stores import by_scheme
 from flowctl.storage.urls import local_path, scheme
 
@@ -37,11 +38,13 @@ def credentials(url: str, storage: Storage) -> Mapping[str, Any]:
     return storage[max(covering, key=lambda prefix: len(_normal(prefix)))] if covering else {}
 
 
-def open_store(url: str, storage: Storage, *, unsafe: bool = False, private: bool = True) -> BlobStore:
+def open_store(
+    url: str, storage: Storage, *, unsafe: bool = False, private: bool = True, mark: Mark | None = None
+) -> BlobStore:
     """The blob store at ``url``. Stores that do not honour conditional creates are refused at the first ``create``,
     unless ``unsafe``. ``private``: files created on a disk are accessible to this user only
-    (:func:`flowctl.storage.durable.private_modes`)."""
-    return store_of(url).open(url, _given(url, storage), unsafe=unsafe, private=private)
+    (:func:`flowctl.storage.durable.private_modes`). ``mark``: the place in the spec that its errors name."""
+    return store_of(url).open(url, _given(url, storage), unsafe=unsafe, private=private, mark=mark)
 
 
 def fsspec_options(url: str, storage: Storage) -> dict[str, Any]:
@@ -65,21 +68,23 @@ def hadoop_conf(url: str, storage: Storage) -> dict[str, str]:
     return store_of(url).hadoop_conf(bucket, _given(url, storage))
 
 
-def spark_url(url: str) -> str:
+def spark_url(url: str, storage: Storage) -> str:
     """The URL in Spark's form: ``s3a://…`` for S3, ``file:///…`` for local paths."""
-    return store_of(url).spark_url(url)
+    return store_of(url).spark_url(url, _given(url, storage))
 
 
-def _given(url: str, storage: Storage) -> dict[str, str]:
-    if not store_of(url).takes_credentials:
+def _given(url: str, storage: Storage) -> Given:
+    store = store_of(url)
+    if not store.takes_credentials:
         return {}
-    given = {key: str(reveal(value)) for key, value in credentials(url, storage).items()}
+    written = {key: reveal(value) for key, value in credentials(url, storage).items()}
+    given = {key: str(value) for key, value in written.items() if value is not False}
     if "endpoint" in given and (flaw := urls.flaw_of_endpoint(given["endpoint"])):
         raise TableError(
             f"the endpoint of the storage for {scheme(url)}:// cannot be read: {flaw}",
             hint="Write https://host:port in `storage`, or where its secret is kept",
         )
-    return given
+    return store.complete(url, given)
 
 
 def _normal(url: str) -> str:

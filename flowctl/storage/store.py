@@ -12,27 +12,36 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from flowctl.diagnostics import Mark
 from flowctl.storage.blobs import BlobStore
 
 Given = Mapping[str, str]
 
 
 class Store(ABC):
-    """``schemes`` are those of its URLs, the usual one first. ``environment`` names what credentials are read from if
-    ``takes_credentials`` is false. ``jars`` are the sets of ``ivy.xml`` that Spark needs for it. ``place`` describes a
-    store that other hosts cannot reach; ``is_of_process`` if other processes cannot reach it either."""
+    """``schemes`` are those of its URLs, the usual one first. ``bucket`` is its word for what a URL begins with.
+    ``jars`` are the sets of ``ivy.xml`` that Spark needs for it; ``not_on_spark`` are the keys of ``storage`` that
+    Spark cannot use, each with the next step; ``has_one_set_on_spark`` if Spark takes the same credentials for all of
+    its URLs. ``place`` describes a store that other hosts cannot reach; ``is_of_process`` if other processes cannot
+    reach it either."""
 
     schemes: ClassVar[tuple[str, ...]]
     has_buckets: ClassVar[bool] = True
     takes_credentials: ClassVar[bool] = False
-    environment: ClassVar[str] = ""
+    bucket: ClassVar[str] = "bucket"
+    not_on_spark: ClassVar[Mapping[str, str]] = {}
+    has_one_set_on_spark: ClassVar[bool] = False
     jars: ClassVar[tuple[str, ...]] = ()
     place: ClassVar[str] = ""
     is_of_process: ClassVar[bool] = False
 
     @abstractmethod
-    def open(self, url: str, given: Given, *, unsafe: bool, private: bool) -> BlobStore:
+    def open(self, url: str, given: Given, *, unsafe: bool, private: bool, mark: Mark | None) -> BlobStore:
         """As :func:`flowctl.storage.options.open_store`."""
+
+    def complete(self, url: str, given: Given) -> Given:
+        """``given`` with what the URL and the environment add. The other methods get the result."""
+        return given
 
     def fsspec_options(self, given: Given) -> dict[str, Any]:
         """Constructor arguments of the fsspec file system."""
@@ -50,7 +59,7 @@ class Store(ABC):
         """Spark settings that let executors reach ``bucket``."""
         return {}
 
-    def spark_url(self, url: str) -> str:
+    def spark_url(self, url: str, given: Given) -> str:
         """The URL in Spark's form."""
         return url
 
@@ -62,7 +71,7 @@ class CloudStore(Store):
         """Constructor arguments of the file system that stores state and leases."""
         return self.fsspec_options(given)
 
-    def open(self, url: str, given: Given, *, unsafe: bool, private: bool) -> BlobStore:
+    def open(self, url: str, given: Given, *, unsafe: bool, private: bool, mark: Mark | None) -> BlobStore:
         from flowctl.storage.objects import ObjectStore
 
-        return ObjectStore(url, self.blob_options(given), unsafe=unsafe)
+        return ObjectStore(url, self.blob_options(given), bucket=self.bucket, unsafe=unsafe, mark=mark)

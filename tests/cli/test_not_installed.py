@@ -40,8 +40,8 @@ CASES = {
     "aws": ("boto3", "flowctl[aws-secrets]", "state", SECRET.format("aws:x"), "plan", 4),
     "google": ("google", "flowctl[gcp-secrets]", "state", SECRET.format("gcp:x"), "plan", 4),
     "key vault": ("azure", "flowctl[azure-secrets]", "state", SECRET.format("azure:v/x"), "plan", 4),
-    "gcs": ("gcsfs", "gcsfs", "gs://bucket/state", DELTA, "plan", 1),
-    "azure": ("adlfs", "adlfs", "abfss://c@account.dfs.core.windows.net/state", DELTA, "plan", 1),
+    "gcs": ("gcsfs", "flowctl[gcs]", "gs://bucket/state", DELTA, "plan", 1),
+    "azure": ("adlfs", "flowctl[azure]", "abfss://c@account.dfs.core.windows.net/state", DELTA, "plan", 1),
 }
 FULL = ("gcs", "azure", "aws", "google", "key vault")
 #: As if the first argument's packages were not installed.

@@ -17,7 +17,7 @@ MODES = {
 SPEC = """
 version: 1
 flow: shop
-state: state
+{state}
 spark: {{url: "{spark}"}}
 connections:
   src: {{type: sqlite, path: source.db}}
@@ -76,7 +76,8 @@ def must_be_right(mode: str, target: TargetPlace, source: Source) -> None:
     assert current == {row[0]: row[1] for row in source.rows()}
 
 
-def write_flow(flow: Flow, mode: str, target: TargetPlace, spark: str) -> Source:
-    """The spec and a fresh source in the flow's folder."""
-    flow.write(SPEC.format(connection=target.connection, object=target.object, mode=MODES[mode], spark=spark))
+def write_flow(flow: Flow, mode: str, target: TargetPlace, spark: str, state: str = "state: state") -> Source:
+    """The spec and a fresh source in the flow's folder. ``state`` are the spec's keys about it."""
+    fields = {"connection": target.connection, "object": target.object, "state": state}
+    flow.write(SPEC.format(mode=MODES[mode], spark=spark, **fields))
     return Source(flow.folder / "source.db")

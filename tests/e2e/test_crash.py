@@ -12,6 +12,7 @@ from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow, sqlite_rows
 from tests.e2e.orders import MODES, must_be_right, write_flow
 from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
+from tests.storage.stores import Bucket
 
 KILLED = -9
 #: What there is to do when all is done: without a position everything is read again, and keys are compared each time.
@@ -21,8 +22,15 @@ IN_EVERY_RUN = (("delta", "merge"),)
 MAIN_POINTS: tuple[Point, ...] = ("after_intent", "in_commit", "after_commit")
 
 
-def walk_the_protocol(flow: Flow, mode: str, target: TargetPlace, spark: str, points: Sequence[Point] = POINTS) -> None:
-    source = write_flow(flow, mode, target, spark)
+def walk_the_protocol(
+    flow: Flow,
+    mode: str,
+    target: TargetPlace,
+    spark: str,
+    points: Sequence[Point] = POINTS,
+    state: str = "state: state",
+) -> None:
+    source = write_flow(flow, mode, target, spark, state)
     staged = mode in ("merge", "scd2")
     for round, point in enumerate(point for point in points if staged or point != "after_stage"):
         if round:
@@ -91,6 +99,13 @@ def test_an_apply_killed_on_sail_loses_and_doubles_nothing(
     """The engine dies with the process; what it has written is read by Spark."""
     flow = Flow(tmp_path, ENV)
     walk_the_protocol(flow, mode, place(kind, tmp_path, databases), "sail", points)
+
+
+@pytest.mark.full
+def test_an_apply_killed_with_its_state_in_object_storage(bucket: Bucket, tmp_path: Path) -> None:
+    flow = Flow(tmp_path, bucket.secrets)
+    state = f"state: {bucket.url}/_flowctl\n{bucket.spec}"
+    walk_the_protocol(flow, "merge", place("sqlite", tmp_path), "sail", state=state)
 
 
 @pytest.mark.full

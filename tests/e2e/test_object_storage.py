@@ -1,4 +1,4 @@
-"""State, buffer and Delta tables in S3: the same run, the same promises."""
+"""State, buffer, files and Delta tables in each object store: the same run, the same promises."""
 
 from __future__ import annotations
 
@@ -12,88 +12,119 @@ from flowctl.connectors.delta import deletion_vectors
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.table import open_existing
 from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
-from tests.services.s3 import S3Server
+from tests.storage.stores import Bucket
 
-SPEC = """
+HEAD = """
 version: 1
 flow: shop
-state: s3://{bucket}/_flowctl
-storage:
-  s3://{bucket}:
-    {{region: "{region}", endpoint: "{endpoint}",
-      access_key: "${{secret:env:AK}}", secret_key: "${{secret:env:SK}}"}}
+state: {url}/_flowctl
+{storage}
 connections:
   src: {{type: sqlite, path: source.db}}
-  lake: {{type: delta, path: "s3://{bucket}/lake"}}
+  inbox: {{type: files, path: {url}/inbox}}
+  lake: {{type: delta, path: {url}/lake}}
   dst: {{type: sqlite, path: target.db}}
+spark: {{url: "{spark}"}}
 tables:
-  orders: {{from: src:orders, to: lake:orders, mode: merge, key: [id], cursor: {{column: at}}}}
-  copy: {{from: {{sql: "SELECT id, note FROM {{{{ ref('orders') }}}}"}}, to: dst:copy, mode: truncate}}
 """
-
-
 ON_SAIL = """
-spark: {{url: sail}}
-tables:
-  merged: {{from: src:orders, to: lake, mode: merge, key: [id], cursor: {{column: at}}}}
-  added: {{from: src:orders, to: lake, mode: append, cursor: {{column: at}}}}
-  versions: {{from: src:orders, to: lake, mode: scd2, key: [id], cursor: {{column: at}}, scd2: {{valid_from: at}}}}
+  merged: {from: src:orders, to: lake, mode: merge, key: [id], cursor: {column: at}}
+  added: {from: src:orders, to: lake, mode: append, cursor: {column: at}}
+  versions: {from: src:orders, to: lake, mode: scd2, key: [id], cursor: {column: at}, scd2: {valid_from: at}}
+"""
+ON_BOTH = """
+  orders: {from: src:orders, to: lake:orders, mode: merge, key: [id], cursor: {column: at}}
+"""
+FILES = """
+  lines: {from: "inbox:*.csv", to: lake, mode: append, format: {type: csv, schema: {id: bigint, total: "decimal(9,2)"}}}
+"""
+COPY = """
+  copy: {from: {sql: "SELECT id, note FROM {{ ref('orders') }}"}, to: dst:copy, mode: truncate}
 """
 
 
-def test_sail_reads_and_writes_object_storage_with_the_specs_credentials(
-    tmp_path: Path, s3_server: S3Server, s3_bucket: str
-) -> None:
-    flow = Flow(tmp_path, {"AK": s3_server.access_key, "SK": s3_server.secret_key})
-    spec = SPEC.partition("tables:")[0] + ON_SAIL
-    flow.write(spec.format(bucket=s3_bucket, endpoint=s3_server.endpoint, region=s3_server.region))
-    source = tmp_path / "source.db"
+def flow_in(bucket: Bucket, folder: Path, tables: str, spark: str = "sail") -> Flow:
+    flow = Flow(folder, bucket.secrets)
+    rewrite(flow, bucket, tables, spark)
+    return flow
+
+
+def rewrite(flow: Flow, bucket: Bucket, tables: str, spark: str = "sail") -> None:
+    flow.write(HEAD.format(url=bucket.url, storage=bucket.spec, spark=spark) + tables)
+
+
+def fill(folder: Path, rows: int = 2) -> Path:
+    source = folder / "source.db"
     sqlite_script(source, "CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT, at TIMESTAMP)")
-    sqlite_script(source, "INSERT INTO orders VALUES (1, 'a', '2026-01-01 00:00:00'), (2, 'b', '2026-01-02 00:00:00')")
-    flow.apply(expect=0)
-    sqlite_script(source, "UPDATE orders SET note = 'changed', at = '2026-01-03 00:00:00' WHERE id = 1")
-    flow.apply(env={"FLOWCTL_CRASH_AT": "in_commit:merged"}, expect=-9)
-    flow.apply(expect=0)
-
-    def rows(table: str, *columns: str) -> list[tuple[object, ...]]:
-        return live_rows(f"s3://{s3_bucket}/lake/{table}", s3_server, columns)
-
-    assert rows("merged", "id", "note") == [(1, "changed"), (2, "b")]
-    assert rows("added", "id", "note") == [(1, "a"), (1, "changed"), (2, "b")]
-    assert rows("versions", "id", "note", "is_current") == [(1, "a", False), (1, "changed", True), (2, "b", True)]
+    numbers = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})"
+    sqlite_script(source, f"{numbers} INSERT INTO orders SELECT i, 'note ' || i, '2026-01-01 00:00:00' FROM n")
+    return source
 
 
-def live_rows(url: str, server: S3Server, columns: Sequence[str]) -> list[tuple[object, ...]]:
+def live_rows(bucket: Bucket, table: str, columns: Sequence[str]) -> list[tuple[object, ...]]:
     """File by file, without what deletion vectors hide: neither pyarrow nor deltalake know of those."""
-    credentials = {"access_key": server.access_key, "secret_key": server.secret_key}
-    place = {"region": server.region, "endpoint": server.endpoint}
-    location = TableLocation(url, {url: {**place, **credentials}})
+    location = TableLocation(f"{bucket.url}/lake/{table}", bucket.storage)
     found = []
     for file in open_existing(location).files:
         vector = file.get("deletionVector")
         hidden = deletion_vectors.read(location, vector) if vector else ()
-        with location.file_system().open(f"{url}/{file['path']}") as stored:
+        with location.file_system().open(f"{location.url}/{file['path']}") as stored:
             rows = pq.read_table(stored).select(columns).to_pylist()
         found += [tuple(row.values()) for number, row in enumerate(rows) if number not in hidden]
     return sorted(found, key=repr)
 
 
-@pytest.mark.full
-def test_a_flow_that_lives_in_object_storage(tmp_path: Path, s3_server: S3Server, s3_bucket: str) -> None:
-    """Begun on Sail, continued on Spark."""
-    flow = Flow(tmp_path, {"AK": s3_server.access_key, "SK": s3_server.secret_key})
-    spec = SPEC.format(bucket=s3_bucket, endpoint=s3_server.endpoint, region=s3_server.region)
-    only_orders = spec[: spec.index("  copy:")]
-    flow.write(only_orders + "spark: {url: sail}\n")
-    source = tmp_path / "source.db"
-    sqlite_script(source, "CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT, at TIMESTAMP)")
-    sqlite_script(source, "INSERT INTO orders VALUES (1, 'a', '2026-01-01 00:00:00'), (2, 'b', '2026-01-02 00:00:00')")
-    flow.apply(expect=0)
+def change_one(source: Path) -> None:
     sqlite_script(source, "UPDATE orders SET note = 'changed', at = '2026-01-03 00:00:00' WHERE id = 1")
-    flow.write(spec)
-    flow.apply(expect=0)
-    assert sqlite_rows(tmp_path / "target.db", "SELECT id, note FROM copy") == [(1, "changed"), (2, "b")]
-    names = {entry["Key"] for entry in s3_server.client().list_objects_v2(Bucket=s3_bucket)["Contents"]}
-    assert not [name for name in names if "/buffer/" in name], "the buffer is emptied at the end of a run"
-    texts = [s3_server.client().get_object(Bucket=s3_bucket, Key=name)["Body"].read() for name in names]
-    assert not [text for text in texts if s3_server.secret_key.encode() in text]
+
+
+def test_sail_reads_and_writes_object_storage_with_the_specs_credentials(bucket: Bucket, tmp_path: Path) -> None:
+    flow, source = flow_in(bucket, tmp_path, ON_SAIL), fill(tmp_path)
+    flow.apply()
+    change_one(source)
+    flow.apply(env={"FLOWCTL_CRASH_AT": "in_commit:merged"}, expect=-9)
+    flow.apply()
+    assert live_rows(bucket, "merged", ["id", "note"]) == [(1, "changed"), (2, "note 2")]
+    assert live_rows(bucket, "added", ["id", "note"]) == [(1, "changed"), (1, "note 1"), (2, "note 2")]
+    versions = live_rows(bucket, "versions", ["id", "note", "is_current"])
+    assert versions == [(1, "changed", True), (1, "note 1", False), (2, "note 2", True)]
+
+
+def test_files_in_object_storage_are_read_once_each(bucket: Bucket, tmp_path: Path) -> None:
+    flow = flow_in(bucket, tmp_path, FILES)
+    inbox = TableLocation(f"{bucket.url}/inbox", bucket.storage)
+    inbox.write_file("1.csv", b"id,total\n1,2.50\n")
+    flow.apply()
+    inbox.write_file("2.csv", b"id,total\n2,3.00\n")
+    flow.apply()
+    assert [(id, str(total)) for id, total in live_rows(bucket, "lines", ["id", "total"])] == [(1, "2.50"), (2, "3.00")]
+    inbox.write_file("1.csv", b"id,total\n1,9.99\n")
+    assert flow.actions() == {"lines": "stop"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("spark", ["sail", "local[2]"])
+def test_more_rows_than_fit_in_memory(bucket: Bucket, tmp_path: Path, spark: str) -> None:
+    """The engine writes the files, and reads the buffer."""
+    rows = 400_000
+    flow, source = flow_in(bucket, tmp_path, ON_BOTH, spark), fill(tmp_path, rows)
+    flow.apply()
+    sqlite_script(source, "UPDATE orders SET note = 'changed', at = '2026-01-03 00:00:00' WHERE id % 2 = 0")
+    flow.apply()
+    found = live_rows(bucket, "orders", ["id", "note"])
+    assert sorted(found) == [(id, f"note {id}" if id % 2 else "changed") for id in range(1, rows + 1)]
+
+
+@pytest.mark.full
+def test_a_flow_that_lives_in_object_storage(bucket: Bucket, tmp_path: Path) -> None:
+    """Begun on Sail, continued on Spark."""
+    flow, source = flow_in(bucket, tmp_path, ON_BOTH), fill(tmp_path)
+    flow.apply()
+    change_one(source)
+    rewrite(flow, bucket, ON_BOTH + COPY, "local[2]")
+    flow.apply()
+    assert sqlite_rows(tmp_path / "target.db", "SELECT id, note FROM copy") == [(1, "changed"), (2, "note 2")]
+    contents = bucket.contents
+    assert not [name for name in contents if "/buffer/" in name], "the buffer is emptied at the end of a run"
+    for secret in bucket.secrets.values():
+        assert not [name for name, text in contents.items() if secret.encode() in text]

@@ -34,6 +34,15 @@ class S3Server:
             "secret_key": self.secret_key,
         }
 
+    def make_bucket(self, name: str) -> str:
+        self.client().create_bucket(Bucket=name)
+        return f"s3://{name}"
+
+    def contents(self, bucket: str) -> dict[str, bytes]:
+        client = self.client()
+        names = [entry["Key"] for entry in client.list_objects_v2(Bucket=bucket).get("Contents", [])]
+        return {name: client.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names}
+
     def client(self) -> Any:
         """A boto3 client, for making buckets and looking from outside."""
         import boto3

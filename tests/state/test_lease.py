@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -229,10 +230,13 @@ def test_a_holder_that_was_unlocked_finds_out_at_its_next_renewal(
 ) -> None:
     monkeypatch.setattr(leases, "RENEWALS", 30)
     with Lease.acquire(blobs, ttl_seconds=3) as lease:
-        leases.break_lease(blobs)
-        deadline = time.monotonic() + 60
+        deadline, is_broken = time.monotonic() + 60, False
         while lease.remaining() > 0:
             assert time.monotonic() < deadline
+            if not is_broken:
+                with contextlib.suppress(LockedError):  # a renewal was faster
+                    leases.break_lease(blobs)
+                    is_broken = True
             time.sleep(0.05)
         with pytest.raises(LeaseLost, match="released by `flowctl state unlock`"):
             lease.check()

@@ -24,6 +24,7 @@ from tests.storage.stores import StoreAddress
 
 WRITERS = 16
 ROUNDS = 3
+MANY, CHANGES = 64, 2
 
 
 def written(store: StateStore, count: int) -> StateDocument:
@@ -71,6 +72,27 @@ def test_of_sixteen_racing_writers_exactly_one_wins_each_number(address: StoreAd
         won = sorted(serial for serials in threads.map(race, stores) for serial in serials)
     assert won == list(range(1, ROUNDS + 1))
     assert stores[0].read().table("orders").seq == ROUNDS
+
+
+@pytest.mark.full
+def test_of_sixty_four_racing_writers_no_update_is_lost(address: StoreAddress) -> None:
+    """Each has a client of its own and, whenever another was faster, reads again and writes its change anew."""
+    names = [f"t{number}" for number in range(MANY)]
+    barrier = threading.Barrier(MANY)
+
+    def write(name: str) -> list[int]:
+        store, serials = StateStore(address.client()), []
+        barrier.wait()
+        while len(serials) < CHANGES:
+            with contextlib.suppress(StateConflict):
+                serials.append(store.write(committed(store.read(), name, day=1)).serial)
+        return serials
+
+    with ThreadPoolExecutor(MANY) as threads:
+        serials = sorted(serial for written in threads.map(write, names) for serial in written)
+    assert serials == list(range(1, MANY * CHANGES + 1))
+    document = StateStore(address.client()).read()
+    assert {name: document.table(name).seq for name in names} == dict.fromkeys(names, CHANGES)
 
 
 @pytest.mark.parametrize("hint", [b'{"serial": 1}', b'{"serial": 99}', b"nonsense", b"[]", None])

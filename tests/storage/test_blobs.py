@@ -17,7 +17,7 @@ from flowctl.state.store import StateStore
 from flowctl.storage.blobs import BlobStore
 from tests.services.s3 import S3Server
 from tests.services.s3_proxy import S3Proxy
-from tests.storage.stores import StoreAddress, s3_address
+from tests.storage.stores import StoreAddress, address_on
 
 WRITERS = 16
 ROUNDS = 6
@@ -90,14 +90,14 @@ def test_of_sixteen_racing_creators_exactly_one_wins(address: StoreAddress) -> N
 
 def test_a_store_that_says_412_without_a_condition_is_understood(moto: S3Server, proxy: S3Proxy) -> None:
     proxy.habit = "names no condition"
-    address = s3_address(moto, proxy.endpoint)
+    address = address_on(moto, proxy.endpoint)
     assert address.client().create("state/1.json", b"first") is True
     assert address.client().create("state/1.json", b"second") is False
 
 
 def test_a_store_that_ignores_conditions_is_refused_unless_unsafe(moto: S3Server, proxy: S3Proxy) -> None:
     proxy.habit = "ignores conditions"
-    address = s3_address(moto, proxy.endpoint)
+    address = address_on(moto, proxy.endpoint)
     with pytest.raises(AbortRun, match="does not honour conditional writes") as refusal:
         address.client().create("state/1.json", b"one")
     assert "unsafe: true" in refusal.value.hint
@@ -107,7 +107,7 @@ def test_a_store_that_ignores_conditions_is_refused_unless_unsafe(moto: S3Server
 
 
 def test_a_write_whose_answer_was_lost_is_known_as_our_own(moto: S3Server, proxy: S3Proxy) -> None:
-    address = s3_address(moto, proxy.endpoint)
+    address = address_on(moto, proxy.endpoint)
     store = StateStore(address.client())
     first = store.write(new_document())
     proxy.habit = "loses answers"

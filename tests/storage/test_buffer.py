@@ -1,4 +1,4 @@
-"""The buffer on disk and on S3: segments that are there complete or not at all, of any size."""
+"""The buffer on a disk and in object storage: segments that are there complete or not at all, of any size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pytest
 
 from flowctl.storage import buffer as buffers
 from flowctl.storage.buffer import Buffer
-from tests.storage.stores import StoreAddress, s3_address
+from flowctl.storage.options import spark_url
+from tests.conftest import OBJECT_STORES
+from tests.storage.stores import StoreAddress, address_on
 
 SCHEMA = pa.schema(
     [
@@ -30,11 +32,11 @@ class Broken(Exception):
     pass
 
 
-@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.server)])
+@pytest.fixture(params=["disk", *OBJECT_STORES])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
     if request.param == "disk":
         return StoreAddress(str(tmp_path / "state" / "shop"))
-    return s3_address(request.getfixturevalue("moto"))
+    return address_on(request.getfixturevalue(request.param))
 
 
 @pytest.fixture
@@ -137,8 +139,7 @@ def test_what_spark_has_not_finished_is_left_out(tmp_path: Path) -> None:
 
 def test_urls_are_sparks(place: StoreAddress, buffer: Buffer) -> None:
     url = buffer.folder("orders").url
-    expected = place.url.replace("s3://", "s3a://") if place.storage else f"file://{place.url}"
-    assert url == f"{expected}/buffer/run-2/orders"
+    assert url == f"{spark_url(place.url, place.storage)}/buffer/run-2/orders"
 
 
 def test_sweeping_removes_what_other_runs_left(place: StoreAddress) -> None:

@@ -122,4 +122,4 @@ def test_temporary_keys_need_hadoops_provider_for_them() -> None:
     ],
 )
 def test_urls_as_spark_writes_them(url: str, spark: str) -> None:
-    assert spark_url(url) == spark
+    assert spark_url(url, {}) == spark

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from flowctl.errors import TransientError
+from flowctl.errors import FlowctlError, TransientError
 from flowctl.model.table_info import ObjectName
 from flowctl.redaction import REDACTOR
 from flowctl.sql import dialects
+from flowctl.storage.access import in_one_line
 from flowctl.storage.durable import create_durably, make_folder, sync_folder, write_durably
 from flowctl.storage.objects import is_refused_create
 from flowctl.storage.options import Storage, deltalake_options, deltalake_timeouts, fsspec_options, spark_url
@@ -37,7 +40,7 @@ class TableLocation:
 
     @property
     def spark_path(self) -> str:
-        return spark_url(self.url)
+        return spark_url(self.url, self.storage)
 
     @property
     def identifier(self) -> str:
@@ -66,15 +69,17 @@ class TableLocation:
         a run with nothing to do."""
         if scheme(self.url) == "file":
             return local_path(f"{self.url}/{name}").read_bytes()
-        content: bytes = self.file_system().cat_file(f"{self.url}/{name}")
+        with _os_errors():
+            content: bytes = self.file_system().cat_file(f"{self.url}/{name}")
         return content
 
     def write_file(self, name: str, content: bytes) -> None:
-        """Writes a new file that a commit will reference: on a local disk it survives a power failure, as the commit
-        does."""
+        """Writes a new file that a commit will reference; OSError if that fails. On a local disk it survives a power
+        failure, as the commit does."""
         path = f"{self.url}/{name}"
         if scheme(self.url) != "file":
-            self.file_system().pipe_file(path, content)
+            with _os_errors():
+                self.file_system().pipe_file(path, content)
             return
         file = local_path(path)
         make_folder(file.parent)
@@ -88,7 +93,8 @@ class TableLocation:
             if scheme(self.url) == "file":
                 make_folder(local_path(path).parent)
                 return create_durably(local_path(path), content)
-            self.file_system().pipe_file(path, content, mode="create")
+            with _os_errors():
+                self.file_system().pipe_file(path, content, mode="create")
         except OSError as error:
             if is_refused_create(error):
                 return False
@@ -103,6 +109,17 @@ class TableLocation:
         if kind == "file":
             return fsspec.filesystem("file", auto_mkdir=True)
         return fsspec.filesystem(kind, use_listings_cache=False, **fsspec_options(self.url, self.storage))
+
+
+@contextmanager
+def _os_errors() -> Iterator[None]:
+    """The clients of Azure and Google raise errors of their own."""
+    try:
+        yield
+    except (OSError, FlowctlError):
+        raise
+    except Exception as error:
+        raise OSError(in_one_line(error)) from error
 
 
 def location_of(root: str, object: ObjectName, credentials: Storage) -> TableLocation:

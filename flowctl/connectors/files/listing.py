@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class FileRoot:
     """The connection's path as a URL (a plain path for local files), with the options of its fsspec file system.
-    ``has_secret``: the URL must not be shown or stored."""
+    ``spark_url`` is the path as Spark has it. ``has_secret``: the URL must not be shown or stored."""
 
     url: str
     options: Mapping[str, Any] = field(repr=False)
     has_secret: bool = False
+    spark_url: str = field(default="", repr=False)
 
     @property
     def identity(self) -> str:
@@ -59,14 +60,15 @@ class FileRoot:
         """In Spark's notation: never percent-encoded."""
         if self.is_local:
             return f"file://{self.url}/{path}"
-        return f"{spark_url(self.url).rstrip('/')}/{path}"
+        return f"{self.spark_url.rstrip('/')}/{path}"
 
 
 def file_root(path: str, context: OpenContext) -> FileRoot:
     """Relative local paths start from the spec file's folder."""
     has_secret = isinstance(path, Revealed)
     if scheme(path) != "file":
-        return FileRoot(path.rstrip("/"), fsspec_options(path, context.storage), has_secret)
+        on_spark = spark_url(path, context.storage)
+        return FileRoot(path.rstrip("/"), fsspec_options(path, context.storage), has_secret, on_spark)
     local = Path(context.base_dir, local_path(path)).resolve()
     return FileRoot(str(local), {}, has_secret)
 
@@ -118,10 +120,11 @@ def _in_store(root: FileRoot, pattern: str) -> list[FileStamp]:
     system, base = root.file_system()
     try:
         found = system.glob(f"{base}/{pattern}", detail=True)
-    except OSError as error:
+    except Exception as error:
         if refusal := access.refused_access(error):
             raise AccessDenied(f"{root.url}/{pattern} refuses access: {refusal}", hint=access.HINT) from error
-        raise TransientError(f"{root.url}/{pattern} cannot be listed: {error}", hint="Check the store") from error
+        what = f"{root.url}/{pattern} cannot be listed: {access.in_one_line(error)}"
+        raise TransientError(what, hint="Check the store and its address") from error
     return [
         FileStamp(path=name.removeprefix(f"{base}/"), size=int(info["size"]), tag=_tag(info))
         for name, info in found.items()

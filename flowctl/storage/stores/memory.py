@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from flowctl.diagnostics import Mark
 from flowctl.storage.blobs import BlobStore, MemoryStore
 from flowctl.storage.store import Given, Store
 
@@ -14,7 +15,7 @@ class MemoryOfProcess(Store):
     place: ClassVar = "in this process's memory"
     is_of_process: ClassVar = True
 
-    def open(self, url: str, given: Given, *, unsafe: bool, private: bool) -> BlobStore:
+    def open(self, url: str, given: Given, *, unsafe: bool, private: bool, mark: Mark | None) -> BlobStore:
         return MemoryStore(url)
 
 

@@ -73,7 +73,7 @@ class S3(CloudStore):
             settings["aws.credentials.provider"] = _PROVIDER["session_token" in given]
         return {f"spark.hadoop.fs.s3a.bucket.{bucket}.{name}": value for name, value in settings.items()}
 
-    def spark_url(self, url: str) -> str:
+    def spark_url(self, url: str, given: Given) -> str:
         return "s3a://" + url.partition("://")[2]
 
 

@@ -35,7 +35,7 @@ from tests.connectors.test_target_history import COLUMNS as HISTORY
 from tests.connectors.test_target_history import seen
 from tests.connectors.writing import COLUMNS, Writer, gone, row, upserts
 from tests.e2e.flows import duckdb_rows
-from tests.storage.stores import StoreAddress, s3_address
+from tests.storage.stores import StoreAddress, address_on
 
 #: The engine hands over a batch as in every suite of targets; what happens then is the database's.
 pytestmark = pytest.mark.long_on_spark
@@ -317,7 +317,7 @@ def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
         case "disk":
             return StoreAddress(str(tmp_path / "st[a]te* of?"))
         case _:
-            return s3_address(request.getfixturevalue("moto"))
+            return address_on(request.getfixturevalue("moto"))
 
 
 def test_segments_are_read_where_they_are(writer: Writer, tmp_path: Path, elsewhere: StoreAddress) -> None:
