@@ -36,7 +36,7 @@ def test_the_text_shows_references_only(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_values_are_encoded_inside_urls_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("A", PASSWORD)
-    (tmp_path / "b").write_text("from a file\n", encoding="utf-8")
+    (tmp_path / "b").write_text("of the file b\n", encoding="utf-8")
     options = {
         "url": parse_secrets("postgresql://u:${secret:env:A}@h/d"),
         "password": parse_secrets("${secret:env:A}"),
@@ -46,7 +46,7 @@ def test_values_are_encoded_inside_urls_only(monkeypatch: pytest.MonkeyPatch, tm
     assert reveal(options) == {
         "url": f"postgresql://u:{quote(PASSWORD, safe='')}@h/d",
         "password": PASSWORD,
-        "nested": {"key": "from a file"},
+        "nested": {"key": "of the file b"},
         "port": 5432,
     }
 
