@@ -315,7 +315,6 @@ def test_an_existing_file_is_kept(flow: Flow) -> None:
         (["empty.db"], 6, "there is no table to read"),
         (["a.db", "--select", "z*"], 64, "no table matches --select and --exclude"),
         (["a.db", "--output", "missing/flow.yaml"], 64, "the folder missing does not exist"),
-        (["a.db", "--to", "files:out"], 64, "connections of type files cannot be a target"),
         (["postgresql://etl:pl@nted@127.0.0.1:1/db"], 4, "there is more than one @"),
         (["postgresql://etl:planted@127.0.0.1:1/db"], 4, "127.0.0.1:1"),
         (["a.db", "--to", "postgresql://etl:planted@127.0.0.1:1/db"], 4, "127.0.0.1:1"),
