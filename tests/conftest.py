@@ -108,9 +108,12 @@ def _mark_for_engine(item: pytest.Item) -> None:
     for marker in item.iter_markers("needs"):
         for made in engines.marks(marker.args):
             item.add_marker(made)
-    place = item.callspec.params.get("place") if hasattr(item, "callspec") else None
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    place = given.get("place")
     are_long = [not marker.args or place in marker.args for marker in item.iter_markers("long_on_spark")]
     if place in LONG and not item.get_closest_marker("smoke"):
+        item.add_marker(pytest.mark.full)
+    if place in EMBEDDED and given.get("writer"):  # in memory, where rows of the engine come, too
         item.add_marker(pytest.mark.full)
     if engines.UNDER_TEST != "sail" and (any(are_long) or place in EMBEDDED):
         item.add_marker(pytest.mark.full)
