@@ -138,6 +138,7 @@ def test_what_an_older_flowctl_recorded_is_carried_over(flow: Flow) -> None:
     assert newest["tables"]["invoices"]["position"]["count"] == 3
 
 
+@pytest.mark.full
 def test_a_lost_log_stops_the_table_and_a_full_refresh_begins_a_new_one(flow: Flow) -> None:
     add(flow, 1)
     flow.apply()

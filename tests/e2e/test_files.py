@@ -102,6 +102,7 @@ tables:
 """
 
 
+@pytest.mark.full
 def test_a_new_column_that_is_no_masked_one_is_taken_once_somebody_says_so(flow: Flow) -> None:
     """And only the one that was there then."""
     flow.write(MASKED)

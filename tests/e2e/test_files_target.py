@@ -65,6 +65,7 @@ def test_killed_around_its_commit_in_s3_a_run_loses_and_doubles_nothing(
         assert len(table.data_files()) == len(table.manifest()["files"]), point
 
 
+@pytest.mark.full
 def test_a_plan_stops_where_the_folder_has_something_else(tmp_path: Path) -> None:
     flow = Flow(tmp_path)
     add(write(flow), 1, 2)

@@ -111,7 +111,7 @@ def add(flow: Flow, numbers: range, pad: int, ids: int = 50) -> None:
     [
         pytest.param("sail", 0, FORMATS[0], ("transaction_committed",), id="this-process"),
         pytest.param("sail", 0, FORMATS[0], ALL, id="this-process-all", marks=pytest.mark.full),
-        pytest.param("sail", PAD, "type: avro", ("in_transaction",), id="sail-avro-some"),
+        pytest.param("sail", PAD, "type: avro", ("in_transaction",), id="sail-avro-some", marks=pytest.mark.full),
         pytest.param("local[2]", PAD, FORMATS[0], ALL, id="spark-all", marks=pytest.mark.full),
         *(
             pytest.param(

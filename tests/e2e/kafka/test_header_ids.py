@@ -71,6 +71,7 @@ def test_ids_in_headers_and_in_messages(flow: Flow, target: TargetPlace, orders:
     assert f"the registry has no schema {2**40} (globalId)" in flow.run("dlq", "list", "flow.yaml", expect=0).words
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["globalId", pytest.param("contentId", marks=pytest.mark.full)])
 def test_keys_with_ids_in_headers(flow: Flow, target: TargetPlace, orders: Orders, kind: str) -> None:
     table = f"from: 'bus:{orders.topic}', mode: merge, key: [id], format: {{type: avro, key: {{}}}}"
@@ -108,6 +109,7 @@ def test_json_with_ids_in_headers(flow: Flow, target: TargetPlace, orders: Order
 TWO_PROTO = f"{VALUE_PROTO} message Line {{ message Order {{ string sku = 1; }} string sku = 1; }}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["globalId", pytest.param("contentId", marks=pytest.mark.full)])
 def test_protobuf_with_ids_in_headers(flow: Flow, target: TargetPlace, orders: Orders, kind: str) -> None:
     """The name of the type is before the value, in a header, or both, as its producer is configured."""

@@ -125,6 +125,7 @@ def test_changes_of_debezium_in_avro(flow: Flow, target: TargetPlace, orders: Or
     assert target.rows(("id", "name")) == [(1, "b")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["avro", pytest.param("protobuf", marks=pytest.mark.full)])
 def test_keys_with_schemas(flow: Flow, target: TargetPlace, orders: Orders, kind: str) -> None:
     """The key's columns are the row's, also where the value has them too."""

@@ -136,6 +136,7 @@ def test_what_is_sent_again_is_ignored(mode: Mode, tmp_path: Path, kafka_broker:
         assert [(id, name) for id, _, name in versions if id == 1][-2:] == [(1, "b"), (1, "c")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "mode"),
     [

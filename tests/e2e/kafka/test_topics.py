@@ -239,6 +239,7 @@ def kill_at_random(flow: Flow, send: Callable[[], None], seed: str) -> None:
     flow.apply()
 
 
+@pytest.mark.full
 def test_a_group_shows_monitors_how_far_a_table_has_come(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     clicks, group = Clicks(kafka_broker, topic), f"flowctl-{topic}"
