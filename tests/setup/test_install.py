@@ -26,7 +26,7 @@ def test_where_nothing_is_missing_nothing_is_said() -> None:
 def test_an_unknown_part_is_refused() -> None:
     ran = subprocess.run([SYSTEM, "jvaa"], capture_output=True, text=True)
     assert ran.returncode == 64
-    assert "java, postgresql, venv" in ran.stderr
+    assert "java, postgresql, mariadb, node, venv" in ran.stderr
 
 
 def test_without_root_the_command_is_told(bare_machine: Path) -> None:
