@@ -66,13 +66,13 @@ def _replaced(page: Path, pattern: re.Pattern[str], text: str) -> str:
 
 
 def main(*arguments: str) -> int:
-    stale = [page for page, text in pages() if page.read_text(encoding="utf-8") != text]
-    if "--check" in arguments:
-        print(*(f"{page.relative_to(ROOT)} is out of date: python scripts/write_docs.py" for page in stale), sep="\n")
-        return bool(stale)
-    for page, text in pages():
-        page.write_text(text, encoding="utf-8")
-    return 0
+    stale = {page: text for page, text in pages() if page.read_text(encoding="utf-8") != text}
+    for page, text in stale.items():
+        if "--check" in arguments:
+            print(f"{page.relative_to(ROOT)} is out of date: python scripts/write_docs.py")
+        else:
+            page.write_text(text, encoding="utf-8")
+    return int("--check" in arguments and bool(stale))
 
 
 if __name__ == "__main__":

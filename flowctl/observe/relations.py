@@ -65,7 +65,7 @@ def without_cursor(
     """The request of a table without a cursor, or whose cursor does not exist, that continues from ``since``."""
     start = table.source.start if isinstance(table.source, TopicSource) else ""
     flag = table.deletes.column if isinstance(table.deletes, DetectFlag) else None
-    taken = tuple(one for one in request.info.columns if table.columns.take(one.name) or one.name == flag)
+    taken = tuple(one for one in request.info.columns if table.columns.takes(one.name) or one.name == flag)
     return replace(
         request,
         delay=table.cursor.delay if table.cursor else None,

@@ -12,7 +12,6 @@ from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.table_info import TableInfo
 from flowctl.plan.case import Case
 from flowctl.plan.finding import Stop
-from flowctl.plan.projection import is_taken
 from flowctl.plan.shape import known_columns
 from flowctl.spec.spec import DetectFlag, SqlSource, TableSpec
 from flowctl.spec.suggest import did_you_mean
@@ -91,7 +90,7 @@ def perhaps_renamed(table: TableSpec, source: TableInfo, state: TableState) -> t
         others = [
             other
             for other in source.only_without.get(name, ())
-            if is_taken(table, other) and other not in table.columns.mask and other not in recorded
+            if table.columns.takes(other) and other not in table.columns.mask and other not in recorded
         ]
         if others:
             return path, name, others
@@ -142,7 +141,7 @@ def _dropped(table: TableSpec, there: Sequence[str], state: TableState) -> tuple
 def _new(table: TableSpec, there: Sequence[str], state: TableState) -> list[str]:
     """The columns that would be written for the first time; empty if no earlier run is recorded."""
     recorded = {column.name for column in state.schema}
-    return [name for name in there if recorded and name not in recorded and is_taken(table, name)]
+    return [name for name in there if recorded and name not in recorded and table.columns.takes(name)]
 
 
 def unwritten_column(case: Case, columns: Columns | RuntimeColumns) -> Stop | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from flowctl.connectors.target import Fill
 from flowctl.model.table_info import Column
 from flowctl.plan.case import Case
-from flowctl.plan.projection import TEXT_SUFFIX, is_taken
+from flowctl.plan.projection import TEXT_SUFFIX
 from flowctl.resolve.names import OWN_NAMES, own_columns
 from flowctl.spec.spec import SqlSource
 from flowctl.sql.refs import output_names
@@ -45,4 +45,4 @@ def _made_names(case: Case) -> set[str] | None:
         names = tuple(column.name for column in source.columns) if source else None
     if not names:  # empty files have no columns yet
         return None
-    return {*(table.columns.rename.get(name, name) for name in names if is_taken(table, name)), *table.columns.add}
+    return {*(table.columns.rename.get(name, name) for name in names if table.columns.takes(name)), *table.columns.add}

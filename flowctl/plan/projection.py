@@ -26,7 +26,7 @@ def projection(
     run). An added column of unknown type is left out; its type is known once the table has run.
     Raises ``ValueError`` for an invalid type text.
     """
-    copied = [_copied(table, column) for column in source_columns if is_taken(table, column.name)]
+    copied = [_copied(table, column) for column in source_columns if table.columns.takes(column.name)]
     known = {column.name: column.type for column in recorded}
     added = [
         ProjectedColumn(Column(name, kind), f"({sql})")
@@ -47,7 +47,7 @@ def read_columns(table: TableSpec, source_columns: Sequence[Column]) -> tuple[Co
     steering = {table.cursor.column if table.cursor else None}
     if isinstance(table.deletes, DetectFlag):
         steering.add(table.deletes.column)
-    wanted = (column for column in source_columns if is_taken(table, column.name) or column.name in steering)
+    wanted = (column for column in source_columns if table.columns.takes(column.name) or column.name in steering)
     return tuple(_delivered(table, column) for column in wanted)
 
 
@@ -59,10 +59,6 @@ def _delivered(table: TableSpec, column: Column) -> Column:
     if declared is None or is_cursor or column.type == types.STRING or types.parse(declared) != types.STRING:
         return column
     return replace(column, type=types.STRING, as_text=True, note="")
-
-
-def is_taken(table: TableSpec, name: str) -> bool:
-    return table.columns.take(name)
 
 
 #: Suffix of the text column that holds the values of a column whose type has changed.
@@ -80,7 +76,7 @@ def taken_name(table: TableSpec, columns: Iterable[Column]) -> tuple[str, str] |
     own = reserved_names(table)
     for column in columns:
         name = column.name
-        if is_taken(table, name) and reserved.is_taken(table.columns.rename.get(name, name), own):
+        if table.columns.takes(name) and reserved.is_taken(table.columns.rename.get(name, name), own):
             return f'the source has a column "{name}", a name reserved for flowctl', f"Rename it: {renaming(name)}"
     return None
 

@@ -18,7 +18,7 @@ from flowctl.plan.case import Case
 from flowctl.plan.column_names import unprotected_column, unread_column
 from flowctl.plan.definition import differences, of_stream, of_topic
 from flowctl.plan.finding import Stop
-from flowctl.plan.projection import is_taken, projection, taken_name
+from flowctl.plan.projection import projection, taken_name
 from flowctl.plan.shape import known_columns, recorded_target
 from flowctl.resolve.names import own_columns
 from flowctl.resolve.places import SIDECARS, letters_of
@@ -243,7 +243,7 @@ def _letters_elsewhere(case: Case) -> Stop | None:
 def _no_columns(case: Case) -> Stop | None:
     """No system stores rows without columns. An empty file may still get some."""
     source, table = case.observed.source, case.table
-    if source is None or table.columns.add or any(is_taken(table, column.name) for column in source.columns):
+    if source is None or table.columns.add or any(table.columns.takes(column.name) for column in source.columns):
         return None
     if not source.columns:
         hint = f"Give it one, or leave it out: `exclude: [{source.object.parts[-1]}]` for a pattern"
@@ -273,7 +273,7 @@ def _key_is_not_read(case: Case) -> Stop | None:
     if source is None:
         return None
     taken = {table.columns.rename.get(column.name, column.name): column for column in source.columns
-             if is_taken(table, column.name)}  # fmt: skip
+             if table.columns.takes(column.name)}  # fmt: skip
     for name in table.key:
         if name not in taken and name not in table.columns.add:
             return Stop(f'the key column "{name}" is not among the target\'s columns', "Correct `key`", "key")

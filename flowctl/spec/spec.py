@@ -155,7 +155,7 @@ class ColumnRules:
     mask: Mapping[str, str] = field(default_factory=dict)
     add: Mapping[str, str] = field(default_factory=dict)
 
-    def take(self, name: str) -> bool:
+    def takes(self, name: str) -> bool:
         """Whether the source's column of this name is written."""
         return (self.include is None or name in self.include) and name not in self.exclude
 

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,7 @@ from flowctl.engine.session import has_jvm
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 from flowctl.storage.buffer import Buffer
-from tests.e2e.flows import files_rows
-from tests.e2e.targets import SQL_KINDS, Kind, quoted, sql_place
+from tests.e2e.targets import SQL_KINDS, Kind, place, quoted, sql_place
 
 
 @dataclass(frozen=True)
@@ -106,13 +104,21 @@ def delta(request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Iter
 @contextmanager
 def files(_request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Iterator[Place]:
     """Its outside reader follows the manifest."""
-    root, name = folder / "files", f"t {uuid.uuid4().hex[:6]}"
+    there = place("files", folder).named(f"t {uuid.uuid4().hex[:6]}")
+    options = {"path": str(folder / there.options["path"])}
 
     def refuse(_statement: str) -> None:
         raise NotImplementedError("files run no statements")
 
-    with opened("files", {"path": str(root)}, scratch) as target:
-        yield Place("files", {"path": str(root)}, target, ObjectName((name,)), partial(files_rows, root / name), refuse)
+    with opened("files", options, scratch) as target:
+        yield Place(
+            "files",
+            options,
+            target,
+            ObjectName((there.name,)),
+            lambda columns: there.fetch(f"SELECT {', '.join(map(quoted, columns))} FROM {{table}}"),
+            refuse,
+        )
 
 
 FACTORIES: dict[str, Factory] = {"delta": delta, "files": files, **{kind: _of_database(kind) for kind in SQL_KINDS}}

@@ -144,11 +144,6 @@ def newest_manifest(folder: Path) -> Mapping[str, Any]:
     return found
 
 
-def files_rows(folder: Path, columns: Sequence[str]) -> list[Row]:
-    listed = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
-    return files_query(folder, f"SELECT {listed} FROM t")
-
-
 def files_query(folder: Path, query: str) -> list[Row]:
     """The rows of ``query``, in which ``t`` is a table that is written as Parquet files, as a reader that follows its
     manifest sees it now."""

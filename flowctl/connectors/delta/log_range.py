@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from flowctl.connectors.at_once import at_once
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import commit_info, identity, read_entry
-from flowctl.connectors.delta.table import OpenTable, at_once
+from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.delta.types import Action
 from flowctl.errors import TableError
 
@@ -51,12 +52,12 @@ def _commits(lower: OpenTable, upper: OpenTable) -> Iterator[LogCommit]:
         removed = tuple(live.pop(identity(file), file) for file in removes)
         added = tuple(action["add"] for action in actions if "add" in action)
         live.update({identity(file): file for file in added})
-        found = LogCommit(version, str(commit_info(actions).get("operation", "")), has_feed)
+        operation = str(commit_info(actions).get("operation", ""))
         if any(file.get("dataChange", True) for file in (*removes, *added)):
             feed = tuple(action["cdc"] for action in actions if "cdc" in action)
-            yield LogCommit(version, found.operation, has_feed, removed, added, feed)
+            yield LogCommit(version, operation, has_feed, removed, added, feed)
         else:
-            yield LogCommit(version, found.operation, has_feed, moved_from=removed, moved_to=added)
+            yield LogCommit(version, operation, has_feed, moved_from=removed, moved_to=added)
 
 
 def _entry(table: OpenTable, version: int) -> list[Action]:

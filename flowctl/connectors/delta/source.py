@@ -11,12 +11,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.at_once import at_once
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.delta import actions, features
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.part import Part
 from flowctl.connectors.delta.scan import Scan, unread_column
-from flowctl.connectors.delta.table import OpenTable, at_once, open_table, open_version
+from flowctl.connectors.delta.table import OpenTable, open_table, open_version
 from flowctl.connectors.delta.version_changes import changes_since, count_rows, range_between, why_unreadable
 from flowctl.connectors.source import (
     DELETED_COLUMN,

@@ -8,11 +8,10 @@ between, that version is taken, and the attempt starts over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from flowctl import delays
 from flowctl.connectors.delta import maintenance
@@ -31,12 +30,6 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
     from deltalake import DeltaTable, Field
 
-Name = TypeVar("Name")
-Question = TypeVar("Question")
-Answer = TypeVar("Answer")
-
-#: Threads that read logs: each log takes a few small reads, for which deltalake releases the GIL.
-_READERS = 16
 RETENTION = "delta.setTransactionRetentionDuration"
 OTHER_PATH = "Choose another path in `to`, or move those files away"
 #: Keys in a column's metadata, and the features that they stand for, which writers must implement.
@@ -207,12 +200,6 @@ class OpenTable:
                 f"{self.location.url} has {RETENTION}: Delta would forget which numbers were committed",
                 hint=f"ALTER TABLE … UNSET TBLPROPERTIES ('{RETENTION}')",
             )
-
-
-def at_once(ask: Callable[[Question], Answer], questions: Mapping[Name, Question]) -> dict[Name, Answer]:
-    """Asks each question; answers by the same names."""
-    with ThreadPoolExecutor(min(_READERS, len(questions) or 1)) as pool:
-        return dict(zip(questions, pool.map(ask, questions.values()), strict=True))
 
 
 def open_table(location: TableLocation, *, hint: str = OTHER_PATH, again: bool = True) -> OpenTable | None:

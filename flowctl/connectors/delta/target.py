@@ -10,18 +10,18 @@ Modules that only a write needs are imported by it: most runs have nothing to do
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from flowctl.connectors.at_once import at_once
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.delta import features, gaps, maintenance, partitions, record, statements
 from flowctl.connectors.delta.choice import EngineTraits, Way, choose, planned_traits
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.record import Record
-from flowctl.connectors.delta.table import OpenTable, at_once, open_table
+from flowctl.connectors.delta.table import OpenTable, open_table
 from flowctl.connectors.gaps import Gap
 from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.connectors.restoration import Restorable, Restoration
@@ -33,6 +33,7 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
 from flowctl.storage.buffer import Buffer
+from flowctl.storage.folders import why_unwritable
 from flowctl.storage.options import Storage
 from flowctl.storage.urls import local_path, path_place, scheme
 
@@ -196,15 +197,7 @@ class DeltaTarget(Target, Restorable):
     def why_unwritable(self, object: ObjectName) -> TableError | None:
         """For local folders: an object store reports it at the first write only."""
         url = self._location(object).url
-        if scheme(url) != "file":
-            return None
-        folder = local_path(url)
-        there = next(place for place in (folder, *folder.parents) if place.exists())
-        if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
-            return None
-        return TableError(
-            f"{folder} cannot be written: {there} is not a folder for this user", hint="Let this user write there"
-        )
+        return why_unwritable(local_path(url)) if scheme(url) == "file" else None
 
     def lease_folder(self, object: ObjectName) -> str:
         # Not inside the table's folder: Delta's catalog takes any existing path for a table: CREATE would do nothing.

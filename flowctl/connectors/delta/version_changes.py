@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from urllib.parse import unquote
 
+from flowctl.connectors.at_once import at_once
 from flowctl.connectors.delta import actions
 from flowctl.connectors.delta.change_feed import ChangeFeed, feed_files
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log_range import LogCommit, commits_between, first_missing
 from flowctl.connectors.delta.part import Part
 from flowctl.connectors.delta.scan import Scan
-from flowctl.connectors.delta.table import OpenTable, at_once, open_version
+from flowctl.connectors.delta.table import OpenTable, open_version
 from flowctl.connectors.delta.types import Action
 from flowctl.connectors.delta.version_difference import ChangedFiles, Difference, changed_files
 from flowctl.connectors.source import ReadRequest, VersionChanges

@@ -6,16 +6,15 @@ has the commit's record; of racing writers one creates it, and the others look a
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from flowctl import crashpoints
+from flowctl.connectors.at_once import at_once
 from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.buffered import computed, record_batches
 from flowctl.connectors.files.listing import FileRoot
@@ -40,14 +39,12 @@ from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import Layout
 from flowctl.storage.blobs import BlobStore
 from flowctl.storage.buffer import Buffer
+from flowctl.storage.folders import why_unwritable
 from flowctl.storage.options import open_store
 from flowctl.storage.urls import path_place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-#: Threads that read manifests: each takes two small requests.
-_READERS = 16
 
 
 @dataclass(frozen=True)
@@ -100,15 +97,7 @@ class FilesTarget(Target):
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
         """For local folders: an object store reports it at the first write only."""
-        if not self.root.is_local:
-            return None
-        folder = self._folder(object).local("")
-        there = next(place for place in (folder, *folder.parents) if place.exists())
-        if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
-            return None
-        return TableError(
-            f"{folder} cannot be written: {there} is not a folder for this user", hint="Let this user write there"
-        )
+        return why_unwritable(self._folder(object).local("")) if self.root.is_local else None
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         from flowctl.connectors.files.sink.scanning import scan
@@ -186,10 +175,8 @@ class FilesTarget(Target):
         return replace(commit, counts=counts, warnings=warnings)
 
     def _newest(self, objects: Sequence[ObjectName]) -> dict[ObjectName, Manifest]:
-        folders = [self._folder(object) for object in objects]  # with one client, which is started here
-        with ThreadPoolExecutor(min(_READERS, len(objects) or 1)) as pool:
-            manifests = pool.map(TableFolder.newest, folders)
-            return dict(zip(objects, manifests, strict=True))
+        folders = {object: self._folder(object) for object in objects}  # with one client, which is started here
+        return at_once(TableFolder.newest, folders)
 
     def _folder(self, object: ObjectName) -> TableFolder:
         path = "/".join(object.parts)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.source import SourceCapabilities
+from flowctl.connectors.sql.address import database_place, named_places
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.model.types import is_wider
@@ -32,35 +32,21 @@ def _refuses(name: str) -> str | None:
     return "MySQL's names do not end with a blank" if name.endswith(" ") else None
 
 
-def _places(options: Mapping[str, str]) -> list[str]:
-    try:
-        url = urlsplit(options.get("url", ""))
-        if url.hostname:
-            return [f"{url.hostname}:{url.port or 3306}"]
-    except ValueError:
-        pass
-    return [f"{options['host']}:{options.get('port', '3306')}"] if "host" in options else []
-
-
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(position="cursor"),
     target=TargetCapabilities(widens=lambda old, new: is_wider(new, old), refuses_names=_refuses, atomic="database"),
     extra="mysql",
     drivers=("pymysql",),
     signs=("MySQL ", "MariaDB ", "pymysql"),
-    places=_places,
+    places=lambda options: named_places(options, 3306),
 )
 
 
 def place(options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str | None:
-    try:
-        url = urlsplit(str(options.get("url", "")))
-        host = options.get("host") or url.hostname or "localhost"
-        port = options.get("port") or url.port or 3306
-    except ValueError:  # a secret in an unexpected part: only its provider knows
+    if (found := database_place(options, 3306)) is None:
         return None
-    database = options.get("database") or url.path.strip("/")
-    return f"mysql {str(host).lower()}:{port}/{'/'.join((str(database), *object.parts)[-2:])}"
+    host, database = found
+    return f"mysql {host}/{'/'.join((database, *object.parts)[-2:])}"
 
 
 def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str | None:

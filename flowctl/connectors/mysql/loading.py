@@ -7,8 +7,6 @@ Each attempt has its own table, named by table, fence and intent. A table whose 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,6 +16,7 @@ from flowctl.connectors.mysql.catalog import parts_of
 from flowctl.connectors.mysql.client import MARKER, Client, MysqlConnection
 from flowctl.connectors.mysql.columns import quoted
 from flowctl.connectors.mysql.session import MysqlSession
+from flowctl.connectors.sql.stage_names import is_leftover, new_stage_name, stage_family
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.batch import Batch
 from flowctl.errors import FlowctlError, TableError
@@ -28,7 +27,6 @@ from flowctl.sql import dialects
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_PREFIX = "_flowctl_stage_"
 #: Bytes of one INSERT of several rows, unless the server takes less.
 _STATEMENT_BYTES = 1 << 20
 _NULL = "\\N"
@@ -38,13 +36,11 @@ _ESCAPED = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\0", "\\0"))
 @contextmanager
 def staging_table(client: Client, job: WriteJob, columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
     """A new table (database, name) for ``columns``, dropped at the end; first drops leftovers of older fences."""
-    family = f"{_PREFIX}{hashlib.sha256(f'{job.record.lineage}/{job.record.table}'.encode()).hexdigest()[:16]}_"
-    intent = hashlib.sha256(job.record.intent_id.encode()).hexdigest()[:8]
+    name = new_stage_name(job)
     with client.connect() as connection:
         schema, _ = parts_of(connection, job.object)
-        for leftover in _leftovers(connection, schema, family, job.fence):
+        for leftover in _leftovers(connection, schema, job):
             _drop(connection, schema, leftover)
-        name = f"{family}{job.fence}_{intent}{secrets.token_hex(2)}"
         listed = MysqlSession(connection).dialect.listed(columns)
         connection.execute(f"CREATE TABLE {dialects.table((schema, name), 'mysql')} ({listed})")
     try:
@@ -54,12 +50,12 @@ def staging_table(client: Client, job: WriteJob, columns: Sequence[Column]) -> I
             _drop(connection, schema, name)
 
 
-def _leftovers(connection: MysqlConnection, schema: str, family: str, fence: int) -> list[str]:
+def _leftovers(connection: MysqlConnection, schema: str, job: WriteJob) -> list[str]:
     rows = connection.fetch(
         f"SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = {MARKER} AND TABLE_NAME LIKE {MARKER}",
-        [schema, family.replace("_", r"\_") + "%"],
+        [schema, stage_family(job).replace("_", r"\_") + "%"],
     )
-    return [name for (name,) in rows if int(name.removeprefix(family).partition("_")[0]) < fence]
+    return [name for (name,) in rows if is_leftover(name, job)]
 
 
 def _drop(connection: MysqlConnection, schema: str, name: str) -> None:

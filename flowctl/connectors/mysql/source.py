@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.base import Capabilities
@@ -25,6 +26,7 @@ from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Rela
 from flowctl.connectors.sql.conditions import Condition
 from flowctl.connectors.sql.source import (
     RowsCapture,
+    described,
     in_own_zone,
     missing_table,
     read_watermark,
@@ -65,15 +67,9 @@ class MysqlSource(LandedSource):
         )
 
     def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
-        objects = list(dict.fromkeys(relation.object for relation in relations if relation.object is not None))
         with self.client.connect() as connection:
-            infos = catalog.describe(connection, objects) if objects else {}
-            return {
-                relation: infos[relation.object]
-                if relation.object is not None
-                else self._described_query(connection, relation)
-                for relation in relations
-            }
+            describe = partial(catalog.describe, connection)
+            return described(relations, describe, partial(self._described_query, connection))
 
     def details(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, Details]:
         with self.client.connect() as connection:

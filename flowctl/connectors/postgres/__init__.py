@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.source import SourceCapabilities
+from flowctl.connectors.sql.address import database_place, named_places
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.model.types import is_wider
 from flowctl.spec.spec import Connection
-
-
-def _places(options: Mapping[str, str]) -> list[str]:
-    try:
-        url = urlsplit(options.get("url", ""))
-        if url.hostname:
-            return [f"{url.hostname}:{url.port or 5432}"]
-    except ValueError:
-        pass
-    return [f"{options['host']}:{options.get('port', '5432')}"] if "host" in options else []
 
 
 def _refuses(name: str) -> str | None:
@@ -48,7 +38,7 @@ CAPABILITIES = Capabilities(
     on_executors=lambda connection, table: ("psycopg", "pyarrow"),
     jars=("postgresql",),
     signs=("org.postgresql", "PSQLException", "psycopg", "PostgreSQL "),
-    places=_places,
+    places=lambda options: named_places(options, 5432),
 )
 
 
@@ -56,14 +46,10 @@ def place(options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str
     """None for a bare name, whose schema depends on the search path."""
     if len(object.parts) < 2:
         return None
-    try:
-        url = urlsplit(str(options.get("url", "")))
-        host = options.get("host") or url.hostname or "localhost"
-        port = options.get("port") or url.port or 5432
-    except ValueError:  # a secret in an unexpected part: only its provider knows
+    if (found := database_place(options, 5432)) is None:
         return None
-    database = options.get("database") or url.path.strip("/")
-    return f"postgres {str(host).lower()}:{port}/{database}/{'/'.join(object.parts)}"
+    host, database = found
+    return f"postgres {host}/{database}/{'/'.join(object.parts)}"
 
 
 def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str | None:

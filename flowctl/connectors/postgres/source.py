@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flowctl.connectors import refusal
@@ -17,7 +18,7 @@ from flowctl.connectors.postgres.snapshot import PAGED_KINDS, HeldSnapshot, hold
 from flowctl.connectors.source import DirectSource, HighWatermark, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import bare_query
 from flowctl.connectors.sql.parts import explain_splitting
-from flowctl.connectors.sql.source import missing_table
+from flowctl.connectors.sql.source import described, missing_table
 from flowctl.connectors.survey import Details
 from flowctl.engine.session import has_jvm
 from flowctl.errors import StoppedByPolicy
@@ -45,15 +46,11 @@ class PostgresSource(DirectSource):
             return catalog.discover(connection, pattern)
 
     def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
-        objects = list(dict.fromkeys(relation.object for relation in relations if relation.object is not None))
         with self.client.connect() as connection:
-            infos = catalog.describe(connection, objects) if objects else {}
-            return {
-                relation: infos[relation.object]
-                if relation.object is not None
-                else catalog.describe_query(connection, bare_query(relation))
-                for relation in relations
-            }
+            describe = partial(catalog.describe, connection)
+            return described(
+                relations, describe, lambda relation: catalog.describe_query(connection, bare_query(relation))
+            )
 
     def details(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, Details]:
         with self.client.connect() as connection:

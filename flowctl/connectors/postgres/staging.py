@@ -12,8 +12,6 @@ reveal), unless it is to become the target itself: the rows of a new table are t
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.modifiers import CONSTRAINT, Modified, modified_columns
 from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.sql import timeouts
+from flowctl.connectors.sql.stage_names import is_leftover, new_stage_name, stage_family
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.spark_types import named
 from flowctl.errors import FlowctlError, TransientError
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-_PREFIX = "_flowctl_stage_"
 _REPORT = "transaction BIGINT, rows BIGINT"
 
 
@@ -61,10 +59,9 @@ def future_table(client: Client, schema: str, job: WriteJob) -> AbstractContextM
 
 @contextmanager
 def _made(client: Client, schema: str, job: WriteJob, kind: str, listed: str) -> Iterator[tuple[str, str]]:
-    family = _family(job)
-    name = f"{family}{job.fence}_{_hash(job.record.intent_id)[:8]}{secrets.token_hex(2)}"
+    name = new_stage_name(job)
     with client.connect() as connection:
-        for leftover in _leftovers(connection, schema, family, job.fence):
+        for leftover in _leftovers(connection, schema, job):
             _drop(connection, schema, leftover)
         connection.execute(f"CREATE {kind} {POSTGRES.table((schema, name))} ({listed})")
     try:
@@ -228,13 +225,13 @@ def _column(number: int, column: Column, there: TableInfo | None, modified: Mapp
     return f"{name} {now.native}"
 
 
-def _leftovers(connection: psycopg.Connection[Any], schema: str, family: str, fence: int) -> list[str]:
+def _leftovers(connection: psycopg.Connection[Any], schema: str, job: WriteJob) -> list[str]:
     rows = connection.execute(
         "SELECT c.relname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace"
         " WHERE s.nspname = %s AND c.relkind = 'r' AND starts_with(c.relname, %s)",
-        [schema, family],
+        [schema, stage_family(job)],
     ).fetchall()
-    return [name for (name,) in rows if int(name.removeprefix(family).partition("_")[0]) < fence]
+    return [name for (name,) in rows if is_leftover(name, job)]
 
 
 def _drop(connection: psycopg.Connection[Any], schema: str, name: str) -> None:
@@ -246,11 +243,3 @@ def _drop(connection: psycopg.Connection[Any], schema: str, name: str) -> None:
     with contextlib.suppress(psycopg.errors.LockNotAvailable):
         connection.execute(f"DROP TABLE IF EXISTS {POSTGRES.table((schema, name))}")
     connection.execute("RESET lock_timeout")
-
-
-def _family(job: WriteJob) -> str:
-    return f"{_PREFIX}{_hash(f'{job.record.lineage}/{job.record.table}')[:12]}_"
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -92,6 +92,20 @@ def _counts_in_zone(request: WatermarkRequest) -> bool:
     return request.delay is not None and kind in (types.TIMESTAMP_NTZ, types.DATE)
 
 
+def described(
+    relations: Sequence[Relation],
+    describe: Callable[[Sequence[ObjectName]], Mapping[ObjectName, TableInfo | None]],
+    describe_query: Callable[[Relation], TableInfo],
+) -> dict[Relation, TableInfo | None]:
+    """See :meth:`Source.describe`: all objects by one call, each query by one of its own."""
+    objects = list(dict.fromkeys(relation.object for relation in relations if relation.object is not None))
+    infos = describe(objects) if objects else {}
+    return {
+        relation: infos[relation.object] if relation.object is not None else describe_query(relation)
+        for relation in relations
+    }
+
+
 def missing_table(source: Source, relation: Relation, place: str, hint: str) -> Missing:
     """See :meth:`Source.why_missing`; ``place`` is for people."""
     wanted = relation.object or ObjectName(("",))

@@ -11,11 +11,14 @@ import pytest
 from flowctl.connectors.source import WatermarkRequest
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
-from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition
 from flowctl.model.value import from_text
 from tests.connectors.mysql.conftest import Script
-from tests.connectors.reading import captured_rows, describe, table
+from tests.connectors.reading import describe, table
+from tests.connectors.sql.watermarks import (
+    must_count_what_append_has_still_to_write,
+    must_keep_out_what_is_younger,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,29 +51,7 @@ def test_a_watermark_counts_what_append_has_still_to_write(
 ) -> None:
     listed = ", ".join(f"('{value}')" for value in values)
     script(f"CREATE TABLE t (c {native}) CHARSET utf8mb4; INSERT INTO t VALUES {listed}, (NULL)")
-    info = describe(source, table("t"))
-    cursor = replace(info.columns[0], type=types.parse(kind))
-    first, position, _, newest = (from_text(cursor.type, value.replace("\\\\", "\\")) for value in values)
-    asked = WatermarkRequest(table("t"), info, cursor, position, position=position, estimate="count")
-    watermarks = source.high_watermarks(
-        {
-            "asked": asked,
-            "whole": WatermarkRequest(table("t"), info, cursor, estimate="count"),
-            "nulls": WatermarkRequest(table("t"), info, cursor, position, null_rows=True, estimate="count"),
-            "all": replace(asked, position=first, check_older=True),
-            "from its start": replace(asked, position=first, first=position, check_older=True),
-        }
-    )
-    assert {name: one.failure for name, one in watermarks.items() if one.failure} == {}
-    assert {one.position for one in watermarks.values()} == {CursorPosition(newest)}
-    assert (watermarks["asked"].rows.value, watermarks["asked"].rows_at_position) == (3, 2)
-    assert (watermarks["whole"].rows.value, watermarks["whole"].rows_at_position) == (4, None)
-    assert watermarks["nulls"].rows.value == 4 and watermarks["whole"].has_null_cursor
-    assert (watermarks["all"].has_older, watermarks["from its start"].has_older) == (True, False)
-    interval = Interval(CursorPosition(position), CursorPosition(position), "c", position)
-    kinds = {"c": kind}
-    assert len(captured_rows(source, table("t"), kinds, interval, above=True)) == 1
-    assert len(captured_rows(source, table("t"), kinds, interval)) == 3
+    must_count_what_append_has_still_to_write(source, kind, [value.replace("\\\\", "\\") for value in values])
 
 
 def test_a_zero_date_is_below_every_other(script: Script, source: Any) -> None:
@@ -107,18 +88,5 @@ def test_a_cursor_that_has_no_order_or_holds_something_else_stops_its_table_only
 def test_what_delay_keeps_out_is_no_empty_table(script: Script, source: Any) -> None:
     """In the server's own zone, unless the spec names one; the test's server is at +03:00."""
     now = dt.datetime.now(dt.UTC) + dt.timedelta(hours=3)
-    listed = ", ".join(f"('{(now - dt.timedelta(minutes=m)).replace(tzinfo=None)}')" for m in (1, 90))
-    script(f"CREATE TABLE t (c DATETIME(6)); INSERT INTO t VALUES {listed}")
-    info = describe(source, table("t"))
-    given = {"relation": table("t"), "info": info, "cursor": info.columns[0], "estimate": "count"}
-    found = source.high_watermarks(
-        {
-            "append": WatermarkRequest(**given, delay=3600, appends=True),
-            "merge": WatermarkRequest(**given, delay=3600),
-            "young": WatermarkRequest(**given, delay=36000, appends=True),
-            "east": WatermarkRequest(**given, delay=3600, appends=True, zone="Asia/Tokyo"),
-        }
-    )
-    assert [found[name].rows.value for name in ("append", "merge", "young", "east")] == [1, 2, 0, 2]
-    assert (found["append"].has_younger, found["young"].has_younger) == (False, True)
+    found = must_keep_out_what_is_younger(script, source, "DATETIME(6)", now)
     assert (found["append"].zone, found["east"].zone) == ("Etc/GMT-3", "")
