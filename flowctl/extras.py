@@ -19,7 +19,7 @@ _PACKAGES = {
     "botocore": "flowctl[s3]",
     "pysail": "flowctl[sail]",
     "confluent_kafka": "flowctl[kafka]",
-    "fastavro": "flowctl[kafka]",
+    "fastavro": "flowctl[files]",
     "httpx2": "flowctl[kafka]",
     "msgspec": "flowctl[kafka]",
     "grpc_tools": "flowctl[protobuf]",

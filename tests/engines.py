@@ -25,7 +25,6 @@ class Gap(NamedTuple):
 
 _SPARK = {
     "partitions by flowctl": Gap("Spark's statements write partitions", runs=False),
-    "refusals of Sail": Gap("only Sail is so particular", runs=False),
 }
 GAPS: Mapping[str, Mapping[str, Gap]] = {
     "spark": _SPARK,
@@ -38,10 +37,7 @@ GAPS: Mapping[str, Mapping[str, Gap]] = {
         "CSV with an escape": Gap("refused"),
         "Delta's own statements": Gap("no INSERT, ALTER or RESTORE by another client, and no CREATE as Spark has it"),
         "files of executors": Gap("Sail writes with its own Delta writer", runs=False),
-        "files of several types": Gap("refused"),
         "JDBC": Gap("an engine without a JVM has none", runs=False),
-        "JSON lines": Gap("refused"),
-        "ORC": Gap("refused"),
         "paths with a space": Gap("Sail reaches none"),
         "tables by SQL": Gap("refused"),
         "type widening": Gap("refused"),

@@ -8,6 +8,7 @@ pyarrow, the standard library and constants.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,13 @@ from pyarrow import csv
 @dataclass(frozen=True)
 class Field:
     """One column of the result. ``shape`` is what its texts must match, ``refusal`` the message after the location of
-    one that does not."""
+    one that does not. ``parts``: of a list, its items; of a struct, its fields."""
 
     name: str
     type: pa.DataType
     shape: str
     refusal: str
+    parts: tuple[Field, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,12 @@ class CsvText:
         start = _BOM if block.startswith(_BOM) and not is_first else b""  # pyarrow strips one
         line_end = b"" if block.endswith((b"\n", b"\r")) else b"\n"
         whole = b"".join((start, block, line_end, mark, b"\n"))
-        is_even = True
+        uneven: int | None = None
 
         def skip(row: Any) -> str:
-            nonlocal is_even
-            is_even = is_even and not row.text.strip()
+            nonlocal uneven
+            if uneven is None and row.text.strip():
+                uneven = row.actual_columns
             return "skip"
 
         table = csv.read_csv(
@@ -85,18 +88,20 @@ class CsvText:
         )
         last = table.num_rows - 1
         is_closed = last >= 0 and table.column(0)[last].as_py() == _MARK
-        return Texts(table.slice(0, last) if is_closed else table, is_closed, is_even)
+        return Texts(table.slice(0, last) if is_closed else table, is_closed, uneven)
 
     def parsed(self, block: bytes, *, is_first: bool = False, has_header: bool = False) -> pa.RecordBatch:
         """The rows of ``block``. Raises :class:`Misfit` for what does not fit, and ``ArrowInvalid`` for bytes that are
         not UTF-8."""
         found = self.texts(block, is_first=is_first, has_header=has_header)
-        if not found.fits:
-            raise Misfit(UNEVEN)
+        if not found.is_closed:
+            raise Misfit(UNEVEN.format("a quote is not closed"))
+        if found.uneven is not None:
+            raise Misfit(UNEVEN.format(f"it has {found.uneven} values, not {len(self.fields)}"))
         texts = [column.combine_chunks() for column in found.table.columns]
         if not self.multiline and self.quote.encode() in block:
             for values in texts:
-                _require(pc.invert(pc.match_substring_regex(values, r"[\r\n]")), UNEVEN)
+                _require(pc.invert(pc.match_substring_regex(values, r"[\r\n]")), _BROKEN)
         arrays = [self._typed(values, column) for values, column in zip(texts, self.fields, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self.fields])
 
@@ -104,39 +109,66 @@ class CsvText:
         """``null_value`` is null with and without quotes; an empty quoted value is null unless the column is text."""
         if self.null_value:
             texts = _without(texts, self.null_value)
-        if pa.types.is_string(column.type):
-            return texts
-        texts = _without(texts, "")
-        _require(pc.match_substring_regex(texts, column.shape), column.refusal)
-        trimmed = pc.ascii_trim_whitespace(texts)
-        try:
-            return _converted(trimmed, column)
-        except pa.ArrowInvalid:
-            _find(trimmed, column)
-            raise
+        return texts if pa.types.is_string(column.type) else converted(_without(texts, ""), column)
+
+    def records(self, block: bytes) -> list[bytes]:
+        """The rows of ``block``, as they are written. Where a quote is open to its end, that is one line, or with
+        ``multiline`` all of the rest."""
+        record, found, at = _record(self.delimiter, self.quote), [], 0
+        while at < len(block):
+            mark = len(_BOM) if at == 0 and block.startswith(_BOM) else 0
+            row = record.match(block, at + mark)
+            end = len(block) if row is None else row.end()
+            if (row is None or row.lastindex) and not self.multiline:
+                line = _LINE.match(block, at)
+                end = end if line is None else line.end()
+            found.append(block[at:end])
+            at = end
+        return found
 
 
 @dataclass(frozen=True)
 class Texts:
     """``is_closed``: the block ends where a row does. A marker line at its end shows this: an open quote swallows it.
-    ``is_even``: each row has as many values as there are columns; rows that do not are not in ``table``."""
+    ``uneven`` is the number of values in the first row that has more or fewer than there are columns, None if all have
+    as many; such rows are not in ``table``."""
 
     table: pa.Table
     is_closed: bool
-    is_even: bool
+    uneven: int | None
 
     @property
     def fits(self) -> bool:
-        return self.is_closed and self.is_even
+        return self.is_closed and self.uneven is None
 
 
 class Misfit(Exception):
-    """``message`` follows the location of the first row that does not fit; ``row`` is its number in the block, if
-    known."""
+    """``message`` follows the location of a row that does not fit."""
 
-    def __init__(self, message: str, row: int | None = None) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.message, self.row = message, row
+        self.message = message
+
+
+def converted(texts: pa.Array, column: Field) -> pa.Array:
+    """Texts as the column's type. Raises :class:`Misfit` for the first that is not exactly of it."""
+    if pa.types.is_string(column.type):
+        return texts
+    _require(pc.match_substring_regex(texts, column.shape), column.refusal)
+    trimmed = pc.ascii_trim_whitespace(texts)
+    try:
+        return _converted(trimmed, column)
+    except pa.ArrowInvalid:
+        raise Misfit(column.refusal) from None
+
+
+def _record(delimiter: str, quote: str) -> re.Pattern[bytes]:
+    """One row with its line ending; a group matches if its last quote is not closed. As pyarrow reads it: a quote
+    counts only at the beginning of a value."""
+    d, q = re.escape(delimiter), re.escape(quote)
+    inside = rf"[^{q}]*+(?:{q}{q}[^{q}]*+)*+"
+    value = rf"(?:{q}{inside}(?:{q}[^{d}\r\n]*+|(\Z))|[^{q}{d}\r\n][^{d}\r\n]*+|)"
+    return re.compile(rf"{value}(?:{d}{value})*+(?:\r\n|\r|\n|\Z)".encode())
 
 
 def _converted(texts: pa.Array, column: Field) -> pa.Array:
@@ -158,20 +190,10 @@ def _converted(texts: pa.Array, column: Field) -> pa.Array:
     return values
 
 
-def _find(texts: pa.Array, column: Field) -> None:
-    """Raises the misfit for the first text that has the shape of the type but does not fit into it."""
-    for row in range(len(texts)):
-        try:
-            _converted(texts.slice(row, 1), column)
-        except pa.ArrowInvalid:
-            raise Misfit(column.refusal, row) from None
-
-
 def _require(fits: pa.Array, message: str) -> None:
-    """Raises a misfit at the first False; null fits."""
-    row = pc.index(fits, False).as_py()
-    if row >= 0:
-        raise Misfit(message, row)
+    """Raises a misfit if any is False; null fits."""
+    if pc.index(fits, False).as_py() >= 0:
+        raise Misfit(message)
 
 
 def _without(texts: pa.Array, text: str) -> pa.Array:
@@ -183,7 +205,10 @@ _BOM = b"\xef\xbb\xbf"
 _MARK = "\x01flowctl\x01"
 _TRUE = ("true", "t", "yes", "y", "1")
 _ZONE = r"[ T].*(Z|[+-]\d{2}(:?\d{2})?)$"
+_LINE = re.compile(rb"[^\r\n]*+(?:\r\n|\r|\n|\Z)")
+#: The reason is filled in.
 UNEVEN = (
-    " holds a row that does not fit its columns | "
+    " holds a row that does not fit its columns: {} | "
     "Fix the row, or correct delimiter, quote, escape, header or multiline in `format`"
 )
+_BROKEN = UNEVEN.format("a value has a line break, for which `multiline` is not set")

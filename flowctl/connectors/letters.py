@@ -33,6 +33,15 @@ LETTER_COLUMNS = (*MESSAGE_COLUMNS, *ERROR_COLUMNS)
 #: The kind of error of a message that was decoded and fails a check.
 CHECK = "check"
 
+#: A row of a file that cannot be read, under the names that they have while a batch is made: why, in which file and
+#: line, and its text. All are null in rows that can be read.
+BAD_ROW_COLUMNS = (
+    Column(REASON_COLUMN, types.STRING),
+    Column(f"{reserved.PREFIX}_source_file", types.STRING),
+    Column(f"{reserved.PREFIX}_line", types.INT64),
+    Column(f"{reserved.PREFIX}_raw", types.STRING),
+)
+
 
 def landed(columns: Sequence[Column]) -> tuple[Column, ...]:
     """The columns under the names that they have while a batch is made."""

@@ -45,12 +45,10 @@ SOURCE_ORDER_COLUMN = "_flowctl_source_order"
 
 @dataclass(frozen=True)
 class SourceCapabilities:
-    """``position``: what plain objects offer besides full reads. ``hides_order(engine, table)``: whether the rows have
-    an order that the engine does not expose. ``refuses``: why a table cannot be read, and what to do, by its spec
-    alone."""
+    """``position``: what plain objects offer besides full reads. ``refuses``: why a table cannot
+    be read, and what to do, by its spec alone."""
 
     position: Literal["cursor", "files", "offsets", "version", "none"]
-    hides_order: Callable[[str, TableSpec], bool] = lambda engine, table: False
     refuses: Callable[[TableSpec], tuple[str, str] | None] = lambda table: None
 
 
@@ -261,14 +259,8 @@ class Snapshot(ABC):
         return None
 
     def in_order(self) -> Self:
-        """The same moment with :data:`PLACE_COLUMN` in every frame, if the rows have an order that this engine
-        exposes."""
+        """The same moment with :data:`PLACE_COLUMN` in every frame, if the rows have an order."""
         return self
-
-    @property
-    def hides_order(self) -> bool:
-        """Whether the rows have an order that these frames do not expose."""
-        return False
 
     def confirm(self, interval: Interval) -> None:
         """Raises ``TableError`` unless all of ``interval`` is still as planned, for sources that nothing protects from

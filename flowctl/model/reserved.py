@@ -17,6 +17,8 @@ KEPT_PREFIX = "_value_"
 #: Columns of a quarantine in addition to the rows' own: those of its first version, and all current ones.
 FIRST_QUARANTINE = frozenset({"_seq", "_run_id", "_reason"})
 QUARANTINE = FIRST_QUARANTINE | {"_lineage"}
+#: Further ones where rows of files that cannot be read are kept.
+BAD_ROWS = frozenset({"_line", "_raw"})
 #: Those of a place for dead letters that several tables may share.
 LETTERS = QUARANTINE | {"_table"}
 

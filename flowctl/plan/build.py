@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import flowctl
-from flowctl.connectors import registry
 from flowctl.diagnostics import Mark
 from flowctl.model.commit import Intent
 from flowctl.model.step import (
@@ -43,7 +42,7 @@ from flowctl.resolve.names import refused_name
 from flowctl.resolve.places import SIDECARS
 from flowctl.resolve.resolve import PlanOptions, Resolved
 from flowctl.spec.names import pattern_ids
-from flowctl.spec.spec import Spec, SqlSource, TableSpec, stream_of
+from flowctl.spec.spec import Spec, TableSpec, stream_of
 from flowctl.state.document import TableState
 
 
@@ -112,7 +111,6 @@ def case_of(
         spec_path=spec.argument,
         spark_url=spec.spark.url,
         spark_conf=spec.spark.conf,
-        hides_order=_hides_order(spec, table),
         shared=shared.get(table.id, ""),
         refused_name=refused_name(table, spec),
     )
@@ -136,13 +134,6 @@ def shared_places(places: Mapping[str, str]) -> dict[str, str]:
             if owners:
                 found[table_id] = f"writes to where {', '.join(sorted(owners))} keeps its {what}"
     return found
-
-
-def _hides_order(spec: Spec, table: TableSpec) -> bool:
-    if isinstance(table.source, SqlSource):
-        return False
-    can = registry.capabilities(spec.connections[table.source.connection].type).source
-    return can is not None and can.hides_order(spec.spark.url, table)
 
 
 def steps_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> tuple[Step, ...]:

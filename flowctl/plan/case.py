@@ -27,8 +27,7 @@ class Case:
     be found there (:func:`flowctl.plan.upstream.columns_found`), ``sequences`` its sequence number after this plan is
     applied (0: never loaded). ``ddl`` is None only if the target was not observed. ``shared`` describes a conflict over
     the target's place (empty: none), ``refused_name`` why the table's name is refused and what to do. ``spec_path`` is
-    the spec as named in commands in hints. ``hides_order`` as in
-    :class:`flowctl.connectors.source.SourceCapabilities`. ``resnapshots``: the table of a stream is read in full,
+    the spec as named in commands in hints. ``resnapshots``: the table of a stream is read in full,
     though its target exists. ``backfill``: the range that is read, instead of what is new."""
 
     table: TableSpec
@@ -43,7 +42,6 @@ class Case:
     spec_path: str = ""
     spark_url: str = "local[*]"
     spark_conf: Mapping[str, str] = field(default_factory=dict)
-    hides_order: bool = False
     resnapshots: bool = False
     shared: str = ""
     refused_name: tuple[str, str] | None = None

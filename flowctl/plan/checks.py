@@ -89,6 +89,7 @@ def why_staged(table: TableSpec) -> str:
     counted: list[str] = [
         one.on_fail if isinstance(one, RowExpectation) else one.key for one in table.expect if one.needs_staging
     ]
+    counted += ["bad rows"] if table.keeps_bad_rows else []
     guard = table.guard
     limits = {
         "max_shrink": guard.max_shrink,

@@ -31,11 +31,7 @@ def _last_row(case: Case) -> str:
     table = case.table
     if table.mode not in ("merge", "scd2") or case.observed.positions != "files" or table.dedupe == "fail":
         return ""
-    if not case.hides_order:
-        return "of rows with the same key the last one wins, by path and position in the file"
-    if table.dedupe == "latest":
-        return "of rows with the same key any one wins: Sail cannot tell which is last"
-    return "duplicate keys stop it: Sail cannot tell which row is last"
+    return "of rows with the same key the last one wins, by path and position in the file"
 
 
 def _letters(case: Case) -> str:

@@ -26,6 +26,13 @@ def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
 
 
 def _rejects_rows(table: TableSpec) -> Iterator[Diagnostic]:
+    if table.keeps_bad_rows:
+        yield Diagnostic(
+            f"format.on_fail: {table.target} has no place for quarantined rows beside a topic",
+            "Remove `format.on_fail`, or write the table to a database or Delta first",
+            table.mark_of("format.on_fail"),
+            "no-sidecars",
+        )
     for check in table.expect:
         if check.on_fail == "quarantine" and table.dead_letters is None:
             yield Diagnostic(

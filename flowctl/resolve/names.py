@@ -37,7 +37,9 @@ def own_columns(table: TableSpec) -> Mapping[str, Column]:
 def reserved_names(table: TableSpec) -> frozenset[str]:
     """Names of flowctl's own columns in this table's target and in its quarantine, in lower case."""
     own = frozenset(own_columns(table))
-    return own | reserved.QUARANTINE if QUARANTINE in sidecars_of(table) else own
+    if QUARANTINE not in sidecars_of(table):
+        return own
+    return own | reserved.QUARANTINE | (reserved.BAD_ROWS if table.keeps_bad_rows else frozenset())
 
 
 def refused_name(table: TableSpec, spec: Spec) -> tuple[str, str] | None:

@@ -112,14 +112,6 @@ def in_order(snapshot: Snapshot, table: TableSpec) -> Snapshot:
     return snapshot.in_order() if may_choose else snapshot
 
 
-def refuses_duplicates(snapshot: Snapshot, table: TableSpec) -> bool:
-    """Whether two rows with one key stop the table: if it sets ``dedupe: fail``, or sets neither ``dedupe`` nor a
-    cursor and the order of the rows is unknown."""
-    if table.dedupe is None and table.cursor is None:
-        return snapshot.hides_order
-    return table.dedupe == "fail"
-
-
 def keyed(
     rows: DataFrame, columns: Columns, table: TableSpec, snapshot: Snapshot, at: str, carried: Sequence[str] = ()
 ) -> DataFrame:

@@ -61,16 +61,17 @@ def enforced(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame
 
 def with_reason(frame: DataFrame, expectations: Sequence[Expectation], *, exempt_deletions: bool = False) -> DataFrame:
     """Adds :data:`REASON_COLUMN`: the names of the quarantine checks that a row violates, or null. A reported deletion
-    may have no values that could meet them (``exempt_deletions``)."""
+    may have no values that could meet them (``exempt_deletions``); nor has a row that has a reason already."""
     from pyspark.sql import functions as f
 
+    before = named(REASON_COLUMN) if REASON_COLUMN in frame.columns else f.lit(None).cast("string")
     rejecting = row_checks(expectations, "quarantine")
     reasons = [f.when(f.expr(check.violation()), f.lit(check.name)) for check in rejecting]
     if not reasons:
-        return frame.withColumn(REASON_COLUMN, f.lit(None).cast("string"))
+        return frame.withColumn(REASON_COLUMN, before)
     joined = f.concat_ws("; ", *reasons)
     is_rejected = (joined != "") & (named(OP_COLUMN) != "D") if exempt_deletions else joined != ""
-    return frame.withColumn(REASON_COLUMN, f.when(is_rejected, joined))
+    return frame.withColumn(REASON_COLUMN, f.coalesce(before, f.when(is_rejected, joined)))
 
 
 def row_checks(expectations: Sequence[Expectation], *on_fail: OnFail) -> list[RowExpectation]:

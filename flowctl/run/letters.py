@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.buffered import buffered, frame_of
 from flowctl.connectors.letters import (
+    BAD_ROW_COLUMNS,
     CHECK,
     LETTER_COLUMNS,
     MESSAGE_COLUMNS,
@@ -159,7 +160,10 @@ def _is_within(first: OffsetsPosition, ends: Mapping[int, int | None], topic: st
 
 
 def carried(table: TableSpec) -> tuple[Column, ...]:
-    """The columns of the message that each row carries until the checks have decided on it."""
+    """The columns that each row carries until the checks have decided on it: those of its message, or why a row of a
+    file cannot be read."""
+    if table.keeps_bad_rows:
+        return BAD_ROW_COLUMNS
     return landed(MESSAGE_COLUMNS) if table.dead_letters is not None and table.quarantines else ()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.letters import REASON_COLUMN
+from flowctl.connectors.letters import BAD_ROW_COLUMNS, REASON_COLUMN
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy
@@ -37,6 +37,10 @@ LINEAGE, NUMBER, _ = ORIGIN = (
 TABLE = Column("_table", types.STRING)
 _REASON = Column("_reason", types.STRING)
 OWN_COLUMNS = (*ORIGIN, _REASON)
+#: Columns of a row that could not be read, while its batch is made and in the sidecar.
+_OF_BAD_ROWS = {
+    column.name: column.name.removeprefix(reserved.PREFIX) for column in BAD_ROW_COLUMNS if column.name != REASON_COLUMN
+}
 
 
 @dataclass(frozen=True)
@@ -127,11 +131,16 @@ def begins_anew(job: WriteJob) -> bool:
 
 
 def _quarantined(rejected: DataFrame, job: WriteJob) -> tuple[DataFrame, tuple[Column, ...]]:
-    internal = (*_INTERNAL, "row_hash") if job.mode == "scd2" else _INTERNAL
-    kept = [name for name in rejected.columns if name not in internal]
-    text = [as_text(rejected, name) for name in kept]
-    frame = rejected.select(*text, *origin(job), named(REASON_COLUMN).alias(_REASON.name))
-    return frame, (*(Column(name, types.STRING) for name in kept), *OWN_COLUMNS)
+    from pyspark.sql import functions as f
+
+    internal = {*_INTERNAL, *_OF_BAD_ROWS} | ({"row_hash"} if job.mode == "scd2" else set())
+    text = {name: as_text(rejected, name) for name in rejected.columns if name not in internal}
+    for landed, name in _OF_BAD_ROWS.items():
+        if landed in rejected.columns:
+            value = as_text(rejected, landed)
+            text[name] = f.coalesce(text[name], value).alias(name) if name in text else value.alias(name)
+    frame = rejected.select(*text.values(), *origin(job), named(REASON_COLUMN).alias(_REASON.name))
+    return frame, (*(Column(name, types.STRING) for name in text), *OWN_COLUMNS)
 
 
 def origin(job: WriteJob) -> list[SparkColumn]:

@@ -95,9 +95,10 @@ def _needs_engine(work: Staging) -> bool:
     """Whether the checks need more than counts of rows, deletes and null keys."""
     return bool(
         work.table.expect
+        or work.table.keeps_bad_rows
         or not _is_keyed(work)
         or _compares_keys(work)
-        or batch.refuses_duplicates(work.snapshot, work.table)
+        or work.table.dedupe == "fail"
     )
 
 
@@ -112,7 +113,7 @@ def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
     if _compares_keys(work):
         _refuse_null_keys(work, rows, _null_keys(work, rows))
         rows = _with_missing_keys(work, rows)
-    if _is_keyed(work) and batch.refuses_duplicates(work.snapshot, work.table):
+    if _is_keyed(work) and work.table.dedupe == "fail":
         _refuse_duplicates(work, rows.where(named(REASON_COLUMN).isNull() & ~_null_key(work)))
     counts = _count(work, rows)
     _refuse_null_keys(work, rows, counts.null_keys)
@@ -141,7 +142,7 @@ def _decided(work: Staging, rows: Batch, rejected: DataFrame | None, counts: Bat
 
 def _own_names(work: Staging) -> list[str]:
     """Of columns that the batch has only until the checks have decided."""
-    return [REASON_COLUMN, *(column.name for column in letters.carried(work.table))]
+    return list(dict.fromkeys((REASON_COLUMN, *(column.name for column in letters.carried(work.table)))))
 
 
 def _without_reason(work: Staging, staged: Batch) -> Batch:
@@ -165,7 +166,7 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
     rows, truncates = without_truncates(rows, work.read.truncates), work.read.truncates
     frame = batch.keyed(rows, columns, table, work.snapshot, work.intent.at, carried)
     frame = checks.with_reason(frame, table.expect, exempt_deletions=_reports_deletes(work))
-    if batch.refuses_duplicates(work.snapshot, table):
+    if table.dedupe == "fail":
         return batch.without_order(frame)
     frame = batch.in_source_order(frame, table)
     if truncates is not None and table.mode == "scd2":
@@ -234,9 +235,9 @@ def _refuse_duplicates(work: Staging, rows: DataFrame) -> None:
     if counted is not None and counted["n"]:
         raise TableError(
             f"dedupe: fail: {text.counted(counted['n'], 'key')} with more than one row"
-            f"{_at_one_time(work)}{_unordered(work)} (key {_sample(grouped, work.table.key)})",
+            f"{_at_one_time(work)} (key {_sample(grouped, work.table.key)})",
             hint="Fix the source, choose a key that is unique, or set dedupe: latest",
-            mark=work.table.mark_of("dedupe" if "dedupe" in work.table.marks else "key"),
+            mark=work.table.mark_of("dedupe"),
         )
 
 
@@ -245,10 +246,6 @@ def _at_one_time(work: Staging) -> str:
         return ""
     event = work.table.valid_from
     return ", and no column has their times (valid_from: now)" if event in (None, "now") else f" of the same {event}"
-
-
-def _unordered(work: Staging) -> str:
-    return ", and this engine cannot tell which row is last" if work.table.dedupe is None else ""
 
 
 def _sample(rows: DataFrame, key: Sequence[str]) -> str:

@@ -91,7 +91,7 @@ def _check_key_of_target(table: Node, findings: Findings) -> None:
 
 
 def _check_types(table: Node, findings: Findings) -> None:
-    for path in ("columns.types", "format.schema", "format.key.schema"):
+    for path in ("columns.types", "format.schema", "format.partitions", "format.key.schema"):
         declared = table.get(path)
         for column, kind in declared.entries.items() if declared else ():
             try:

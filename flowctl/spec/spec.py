@@ -227,11 +227,10 @@ class SchemaPolicies:
 class TableSpec:
     """One entry of ``tables``. With ``${…}`` in ``id`` it is a pattern: one table per match of its source.
 
-    Without ``dedupe`` the latest row of a key counts, unless an engine does not preserve the row order of files.
-    ``valid_from`` None: in a history, the times of the source's commits, or of messages. ``batch_rows``: how many
-    messages of a topic one commit takes at most (None: the target decides). ``every`` is in seconds (None: not
-    followed). ``marks`` gives the place of each written key by dotted path (``cursor.column``); ``mark`` is the entry's
-    own.
+    Without ``dedupe`` the latest row of a key counts. ``valid_from`` None: in a history, the times of the source's
+    commits, or of messages. ``batch_rows``: how many messages of a topic one commit takes at most (None: the target
+    decides). ``every`` is in seconds (None: not followed). ``marks`` gives the place of each written key by dotted path
+    (``cursor.column``); ``mark`` is the entry's own.
     """
 
     id: str
@@ -285,9 +284,14 @@ class TableSpec:
         return self.dead_letters is not None and (self.mode == "append" or self.has_source_order)
 
     @property
+    def keeps_bad_rows(self) -> bool:
+        """Whether rows of files that cannot be read go to quarantine."""
+        return self.format.get("on_fail") == "quarantine"
+
+    @property
     def quarantines(self) -> bool:
-        """Whether a check rejects single rows."""
-        return any(check.on_fail == "quarantine" for check in self.expect)
+        """Whether single rows may be rejected: by a check, or because they cannot be read."""
+        return self.keeps_bad_rows or any(check.on_fail == "quarantine" for check in self.expect)
 
     def mark_of(self, path: str) -> Mark:
         """The place of ``path``, or of the nearest parent that was written."""

@@ -60,7 +60,6 @@ BY_SPEC: dict[str, TableSpec] = {
     "columns.add": table("t", columns=ColumnRules(add={"twice": "amount * 2"})),
     "expect.sql": table("t", expect=(CHECKS["sql"],)),
     "expect.matches": table("t", expect=(CHECKS["matches"],)),
-    "format": table("t", source=ObjectSource("inbox", ("*.jsonl",), True), mode="truncate"),
     "format.csv": table("t", source=ObjectSource("inbox", ("*.csv",), True), mode="truncate", format={"escape": "\\"}),
     "layout.cluster_by": table("t", layout=Layout(cluster_by=("id",))),
     "path": table("t", target=TargetRef("lake", ("my table",))),

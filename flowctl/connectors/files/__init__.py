@@ -1,5 +1,5 @@
-"""CSV, JSON Lines, Parquet and ORC files on a disk or an object store: a direct source that reads each file once, and a
-target whose tables are folders of files with a manifest."""
+"""CSV, JSON Lines, Parquet, ORC and Avro files on a disk or an object store: a direct source that reads each file once,
+and a target whose tables are folders of files with a manifest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
-from flowctl.connectors.files.gaps import hides_order, of_spec, refuses
+from flowctl.connectors.files.gaps import of_spec, refuses
 from flowctl.connectors.source import SourceCapabilities
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
@@ -16,7 +16,7 @@ from flowctl.spec.spec import Connection
 from flowctl.storage.urls import path_place, without_scheme
 
 CAPABILITIES = Capabilities(
-    source=SourceCapabilities(position="files", hides_order=hides_order, refuses=refuses),
+    source=SourceCapabilities(position="files", refuses=refuses),
     target=TargetCapabilities(
         widens=lambda old, new: False,  # files that are written already have the old type
         refuses_names=lambda name: "a column of files must have a name" if not name.strip() else None,

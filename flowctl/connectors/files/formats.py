@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from flowctl.connectors.arrow import data_type
 from flowctl.connectors.csv_dialect import Csv, dialect_of
@@ -21,13 +21,14 @@ from flowctl.model.table_info import Column
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FormatName = Literal["csv", "jsonl", "parquet", "orc"]
+FormatName = Literal["csv", "jsonl", "parquet", "orc", "avro"]
 _BY_EXTENSION: Mapping[str, FormatName] = {
     "csv": "csv",
     "jsonl": "jsonl",
     "ndjson": "jsonl",
     "parquet": "parquet",
     "orc": "orc",
+    "avro": "avro",
 }
 _COMPRESSED = (".gz", ".bz2", ".zst")
 _SEPARATOR = "\x1f"
@@ -48,6 +49,20 @@ class Format:
         return self.name in ("csv", "jsonl")
 
     @property
+    def partitions(self) -> tuple[Column, ...]:
+        """The columns that folders named ``name=value`` have."""
+        return tuple(Column(name, types.parse(kind)) for name, kind in self.options.get("partitions", {}).items())
+
+    @property
+    def has_source_file(self) -> bool:
+        return self.options.get("source_file") is True
+
+    @property
+    def keeps_bad_rows(self) -> bool:
+        """Whether rows that cannot be read go to quarantine."""
+        return self.options.get("on_fail") == "quarantine"
+
+    @property
     def csv(self) -> Csv:
         return dialect_of(self.options)
 
@@ -62,13 +77,24 @@ class Format:
 def format_of(pattern: str, options: Mapping[str, Any]) -> Format:
     """From ``format.type``, else from the pattern's extension; ``TableError`` if neither names a supported format."""
     name = options.get("type") or by_extension(pattern)
-    if name not in ("csv", "jsonl", "parquet", "orc"):
+    if name not in get_args(FormatName):
         raise TableError(
             f"files of {pattern} have no format that this version reads",
-            hint="Set format.type to csv, jsonl, parquet or orc",
+            hint="Set format.type to csv, jsonl, parquet, orc or avro",
         )
     declared = tuple(Column(column, types.parse(kind)) for column, kind in options.get("schema", {}).items())
     return Format(cast(FormatName, name), options, declared)
+
+
+def own_only(format: Format) -> str:
+    """What only flowctl's own readers read, as the spec has it; empty if there is nothing of that kind."""
+    if format.name == "avro":
+        return "`format.type` avro"
+    return next((f"`format.{key}`" for key in ("partitions", "source_file", "on_fail") if _is_set(format, key)), "")
+
+
+def _is_set(format: Format, key: str) -> bool:
+    return bool(format.options.get(key)) and format.options[key] != "fail"
 
 
 def by_extension(pattern: str) -> FormatName | None:
@@ -93,6 +119,11 @@ def columns_of_file(format: Format, opened: Callable[[], Any], path: str) -> tup
 
             with opened() as stream:
                 return _arrow_columns(pyarrow.parquet.read_schema(stream), path)
+        case "avro":
+            from flowctl.connectors.files.avro_files import avro_columns
+
+            with opened() as stream:
+                return avro_columns(stream)
         case "orc":
             import pyarrow.orc
 
@@ -140,18 +171,22 @@ def _other_delimiter(format: Format, names: Sequence[str]) -> str:
 def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[Column, ...]:
     import csv
 
+    from flowctl.connectors.files.text_parts import lenient
+
     given = format.csv
     if not given.header:
         if not format.declared:
             raise TableError(f"{path} has no header, so nothing names its columns", hint="Set format.schema")
         return format.declared
     with opened() as raw:
-        text = io.TextIOWrapper(raw, encoding=given.encoding, newline="")
+        # Bytes below the header that are no text are found when the rows are read.
+        text = io.TextIOWrapper(raw, encoding=given.encoding, errors=lenient(), newline="")
         # Python's csv allows only one character as delimiter.
         lines = (line.replace(given.delimiter, _SEPARATOR) for line in text)
         found = next(csv.reader(lines, delimiter=_SEPARATOR, quotechar=given.quote), [])
         header = [name.replace(_SEPARATOR, given.delimiter) for name in found]
     names = [name.removeprefix("\ufeff") if at == 0 else name for at, name in enumerate(header)]
+    "".join(names).encode()  # a surrogate stands for a byte that is no text: UnicodeError
     _check_header(names, path)
     if _other_delimiter(format, names):  # reported when the other files are known
         return (Column(names[0], types.STRING),)

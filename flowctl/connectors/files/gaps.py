@@ -1,28 +1,37 @@
-"""What no engine can do with files, what Sail cannot do, and when it does not report the order of rows."""
+"""What no engine can do with files, and what Sail cannot do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from flowctl.connectors.files.formats import Format, format_of
+from flowctl.connectors.files.formats import Format, format_of, own_only
 from flowctl.connectors.gaps import Gap, unreachable_root
 from flowctl.engine.session import SAIL
 from flowctl.errors import TableError
 from flowctl.spec.spec import Connection, ObjectSource, TableSpec
 
 GAPS: Mapping[str, str] = {
-    "format": "it reads only Parquet with exact values",
     "format.csv": "pyarrow reads CSV there, with doubled quotes and a one-character delimiter",
 }
 
 
 def refuses(table: TableSpec) -> tuple[str, str] | None:
-    """Refuses files of an unknown format, or one that this version does not support."""
+    """Refuses files of an unknown format, and keys that the format does not have."""
+    if not isinstance(table.source, ObjectSource):
+        return None
     try:
-        if isinstance(table.source, ObjectSource):
-            format_of("/".join(table.source.parts), table.format)
+        format = format_of("/".join(table.source.parts), table.format)
     except TableError as error:
         return error.message, error.hint
+    if format.keeps_bad_rows and not format.is_text:
+        what = f"`format.on_fail: quarantine` is for rows of csv and jsonl: a bad {format.name} file is bad as a whole"
+        return what, "Remove `format.on_fail`"
+    if format.keeps_bad_rows and table.columns.mask:
+        what = "`format.on_fail: quarantine` keeps the text of whole rows: with the values that `columns.mask` hides"
+        return what, "Remove one of the two; without `format.on_fail`, the first bad row stops the table"
+    if format.name == "csv" and not format.is_common_csv and (key := own_only(format)):
+        what = f"{key} cannot be combined with `format.escape` or a delimiter of more than one character"
+        return what, "Remove one of the two"
     return None
 
 
@@ -31,16 +40,7 @@ def of_spec(engine: str, connection: Connection, table: TableSpec | None) -> Ite
     if table is None:
         yield from unreachable_root(engine, connection)
     elif engine == SAIL and _reads(table, connection) and (format := _format(table)) is not None:
-        if format.name == "csv" and not format.is_common_csv:
-            yield Gap("from", GAPS["format.csv"])
-        elif format.name not in ("csv", "parquet"):
-            yield Gap("from", GAPS["format"])
-
-
-def hides_order(engine: str, table: TableSpec) -> bool:
-    """Whether the order of the rows is unknown: Sail reads all but common CSV with its own readers."""
-    format = _format(table) if engine == SAIL else None
-    return format is not None and not format.is_common_csv
+        yield from [Gap("from", GAPS["format.csv"])] if format.name == "csv" and not format.is_common_csv else []
 
 
 def _reads(table: TableSpec, connection: Connection) -> bool:

@@ -9,14 +9,17 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.exact import exactly
-from flowctl.connectors.files.csv_reading import csv_frame
-from flowctl.connectors.files.formats import Format, format_of
+from flowctl.connectors.files.formats import Format, format_of, own_only
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
+from flowctl.connectors.files.own_reading import own_frame
+from flowctl.connectors.files.path_columns import path_columns
 from flowctl.connectors.files.schema import columns_of, merged, require_line_feeds
 from flowctl.connectors.files.spark_reading import typed_rows
+from flowctl.connectors.letters import BAD_ROW_COLUMNS, REASON_COLUMN
 from flowctl.connectors.refusal import refused
 from flowctl.connectors.source import PLACE_COLUMN, ReadRequest, Relation, Snapshot
 from flowctl.engine.session import has_jvm, has_own_workers, reachable
+from flowctl.engine.spark_types import named
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
@@ -41,15 +44,10 @@ class FilesSnapshot(Snapshot):
     has_places: bool = False
 
     def in_order(self) -> FilesSnapshot:
-        """Sail does not report the positions of its own readers."""
-        format = format_of(pattern_of(self.relation), self.relation.format)
-        return replace(self, has_places=has_jvm(self.spark) or format.is_common_csv)
-
-    @property
-    def hides_order(self) -> bool:
-        return not self.has_places
+        return replace(self, has_places=True)
 
     def frame(self, request: ReadRequest) -> DataFrame:
+        """With :data:`BAD_ROW_COLUMNS` if they are requested; otherwise without bad rows."""
         stamps = self._files(request.interval)
         format = format_of(pattern_of(self.relation), self.relation.format)
         found = columns_of(self.root, format, stamps)
@@ -57,21 +55,55 @@ class FilesSnapshot(Snapshot):
         for path, columns in found.items():
             _require_known(path, columns, known)
         asked = merged(found) if found else self.info.columns
-        if found and format.is_common_csv and has_own_workers(self.spark):
-            headers = {path: [column.name for column in columns] for path, columns in found.items()}
-            if not self.relation.where:  # text is converted directly unless `where` needs it
+        if found and self._reads_itself(format, found, asked):
+            if format.is_text and not self.relation.where:  # converted directly unless `where` needs it
                 asked = tuple(_wanted(column, request.columns) for column in asked)
-            whole = csv_frame(self.spark, self.root, format, stamps, headers, asked, has_places=self.has_places)
+            whole = self._by_workers(format, stamps, found, asked)
         else:
-            if not has_jvm(self.spark):
-                _require_plain(format, found, asked)
+            _require_readable(self.spark, format)
             if format.name == "csv" and format.csv.multiline:
                 require_line_feeds(self.root, format, list(found))
             whole = self._by_spark(format, found, asked)
         rows = whole.where(self.relation.where) if self.relation.where else whole
-        here = {column.name: column for column in asked}
+        here = {column.name: column for column in (*asked, *(BAD_ROW_COLUMNS if REASON_COLUMN in rows.columns else ()))}
+        if REASON_COLUMN in here and REASON_COLUMN not in (column.name for column in request.columns):
+            rows = rows.where(named(REASON_COLUMN).isNull())
         place = [PLACE_COLUMN] if self.has_places else []
         return rows.select(*[_delivered(column, here.get(column.name)) for column in request.columns], *place)
+
+    def _reads_itself(self, format: Format, found: Mapping[str, Sequence[Column]], asked: Sequence[Column]) -> bool:
+        """Whether Python reads the files: where this environment's own code can run, all that the engine's readers
+        cannot do exactly, or not as fast."""
+        if not has_own_workers(self.spark):
+            return False
+        if format.name in ("csv", "jsonl", "avro"):
+            return format.name != "csv" or format.is_common_csv
+        if path_columns(format):
+            return True
+        on_sail = format.name == "parquet" and not self.has_places and _is_plain(found, asked)
+        return not (has_jvm(self.spark) or on_sail)
+
+    def _by_workers(
+        self,
+        format: Format,
+        stamps: Sequence[FileStamp],
+        found: Mapping[str, Sequence[Column]],
+        asked: Sequence[Column],
+    ) -> DataFrame:
+        of_paths = {column.name for column in path_columns(format)}
+        headers = {
+            path: [column.name for column in columns if column.name not in of_paths] for path, columns in found.items()
+        }
+        return own_frame(
+            self.spark,
+            self.root,
+            format,
+            stamps,
+            headers,
+            asked,
+            has_places=self.has_places,
+            rejects=format.keeps_bad_rows,
+        )
 
     def _by_spark(self, format: Format, found: Mapping[str, Sequence[Column]], asked: Sequence[Column]) -> DataFrame:
         """Spark finds columns by name, but values of CSV by position: one read for all files with the same header."""
@@ -135,26 +167,25 @@ def _require_known(path: str, columns: Sequence[Column], known: Mapping[str, Col
         raise TableError(f"{path} has a column {new[0]} that the plan did not know", hint="Plan again")
 
 
-def _require_plain(format: Format, found: Mapping[str, Sequence[Column]], asked: Sequence[Column]) -> None:
-    """For Sail: it would not find a path that it encodes or takes for a pattern, and would silently skip the file."""
-    if format.name == "csv":
-        raise TableError(
-            "Sail reads no CSV with an escape, or a delimiter of more than one character", hint=_SPARK_HINT
-        )
-    if format.name != "parquet":
-        raise TableError(f"Sail does not read {format.name} as exactly as flowctl promises", hint=_SPARK_HINT)
+def _is_plain(found: Mapping[str, Sequence[Column]], asked: Sequence[Column]) -> bool:
+    """Whether Sail's own reader finds all files, and reads them exactly: it would not find a path that it encodes or
+    takes for a pattern, and would silently skip the file."""
     types_of = {column.name: column.type for column in asked}
-    for path, columns in found.items():
-        if not reachable(path):
-            raise TableError(f"Sail cannot reach {path}: it encodes some of its characters", hint=_SPARK_HINT)
-        narrower = [column.name for column in columns if column.type != types_of[column.name]]
-        if narrower:
-            raise TableError(
-                f"{path} has another type of {narrower[0]} than other files, which Sail does not read", hint=_SPARK_HINT
-            )
+    return all(map(reachable, found)) and all(
+        column.type == types_of[column.name] for columns in found.values() for column in columns
+    )
 
 
-_SPARK_HINT = "Run this flow with spark.url local[*]"
+def _require_readable(spark: SparkSession, format: Format) -> None:
+    """Raises ``TableError`` for what the engine's own readers do not read."""
+    if not has_jvm(spark) and format.name == "csv" and not format.is_common_csv:
+        what = "Sail reads no CSV with an escape, or a delimiter of more than one character"
+        raise TableError(what, hint="Run this flow with spark.url local[*]")
+    if key := own_only(format):
+        raise TableError(
+            f"{key} needs flowctl on Spark's executors: a Spark that runs elsewhere does not have it",
+            hint="Run this flow with spark.url local[*] or sail",
+        )
 
 
 def error_of_read(text: str, pattern: str) -> TableError | None:
@@ -164,7 +195,7 @@ def error_of_read(text: str, pattern: str) -> TableError | None:
     if "CSV header does not conform" in text:
         return TableError(f"a file of {pattern} has a different header from the others", hint=_MALFORMED_HINT)
     if "MALFORMED_RECORD" in text or "FAILED_READ_FILE" in text:
-        from flowctl.connectors.files.csv_parts import is_compressed
+        from flowctl.connectors.files.parts import is_compressed
 
         file = re.search(r"file:?\s*((?:file|s3a?|gs|abfss?)://?\S+?)[.,]?(?:\s|$)", text)
         where = file[1] if file else pattern

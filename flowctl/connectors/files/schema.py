@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from flowctl.connectors.files.formats import Format, check_delimiters, columns_of_file
 from flowctl.connectors.files.listing import FileRoot
+from flowctl.connectors.files.path_columns import with_path_columns
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.position import FileStamp
@@ -25,9 +26,10 @@ def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> d
     def read(stamp: FileStamp) -> tuple[Column, ...]:
         compression = "infer" if format.is_text else None
         try:
-            return columns_of_file(
+            columns = columns_of_file(
                 format, lambda: system.open(f"{base}/{stamp.path}", "rb", compression=compression), stamp.path
             )
+            return with_path_columns(format, stamp.path, columns)
         except FlowctlError:
             raise
         except Exception as error:  # whatever a codec, a reader or a store raises
@@ -72,7 +74,7 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
     """The error for one file, without the file's content. Only errors of the store itself are transient."""
     import csv
 
-    from flowctl.connectors.files.csv_parts import is_compressed
+    from flowctl.connectors.files.parts import is_compressed
 
     match error:
         case FileNotFoundError():

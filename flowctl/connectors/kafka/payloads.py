@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flowctl.connectors.avro import AvroSchema
 from flowctl.connectors.csv_dialect import dialect_of
 from flowctl.connectors.exact import require_possible
 from flowctl.connectors.kafka.conversion import Payload
-from flowctl.connectors.kafka.encodings.avro import AvroSchema
 from flowctl.connectors.kafka.encodings.csv import CsvDecoder
 from flowctl.connectors.kafka.encodings.decoder import Decoder
 from flowctl.connectors.kafka.encodings.json import JsonDecoder
 from flowctl.connectors.kafka.encodings.json_schema import JsonSchema, RegisteredJsonDecoder
 from flowctl.connectors.kafka.encodings.json_values import require_readable
 from flowctl.connectors.kafka.encodings.protobuf import ProtobufSchema
-from flowctl.connectors.kafka.encodings.schema import Field, WriterSchema
 from flowctl.connectors.kafka.encodings.written import OneWriter, RegisteredWriters, Writers, WrittenDecoder
 from flowctl.connectors.kafka.registry import Registry, Schema
 from flowctl.connectors.kafka.schema_ids import Role, SchemaId
 from flowctl.connectors.kafka.unfit import NAMES, Unreadable, other_schema
 from flowctl.connectors.source import Relation
+from flowctl.connectors.written_fields import Field, WriterSchema
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column

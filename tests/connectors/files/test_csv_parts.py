@@ -18,9 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowctl.connectors.csv_text import CsvText
-from flowctl.connectors.files import csv_parts
-from flowctl.connectors.files.csv_parts import CsvReader, Part
-from flowctl.connectors.files.csv_reading import field_of
+from flowctl.connectors.files import text_parts
+from flowctl.connectors.files.csv_parts import CsvReader
+from flowctl.connectors.files.own_reading import field_of
+from flowctl.connectors.files.parts import Part
 from flowctl.model import types
 from flowctl.model.table_info import Column
 
@@ -65,7 +66,7 @@ def test_every_row_comes_once_wherever_the_file_is_cut(
     has_header: bool,
     multiline: bool,
 ) -> None:
-    monkeypatch.setattr(csv_parts, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(text_parts, "_BLOCK_BYTES", block)
     if not multiline:
         rows = [(one.translate(_FLAT), other.translate(_FLAT)) for one, other in rows]
     text = io.StringIO()
@@ -162,7 +163,7 @@ def test_the_text_for_null(tmp_path: Path) -> None:
 def test_a_row_that_does_not_fit_is_refused_by_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, line: int, block: int
 ) -> None:
-    monkeypatch.setattr(csv_parts, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(text_parts, "_BLOCK_BYTES", block)
     (tmp_path / "t.csv").write_bytes(content)
     parts = [Part("t.csv", 0, 6), Part("t.csv", 6, len(content))]
     with pytest.raises(RuntimeError, match=rf"t\.csv line {line} (holds a row that does not fit|is not UTF-8 text)"):
@@ -178,7 +179,7 @@ def test_encodings(tmp_path: Path, encoding: str) -> None:
 
 def test_another_encoding_than_said(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"a,\xff\xfe\n")
-    with pytest.raises(RuntimeError, match=r"t\.csv is not US-ASCII text"):
+    with pytest.raises(RuntimeError, match=r"t\.csv line 1 is not US-ASCII text"):
         rows_of(reader(tmp_path, ["string", "string"], encoding="US-ASCII"), Part("t.csv", 0, None))
     (tmp_path / "t.csv").write_text("a,x\nb,ü\nc,many\n", encoding="ISO-8859-1")
     with pytest.raises(RuntimeError, match=r"t\.csv line 1: column c1"):
@@ -202,5 +203,6 @@ def test_compressed_files(tmp_path: Path, ending: str) -> None:
 
 
 def test_no_secret_shows() -> None:
-    shown = repr(CsvReader("s3://b", {"secret": "hunter2"}, CsvText((), ",", '"', "", False), True, "UTF-8"))
+    text = CsvText((), ",", '"', "", False)
+    shown = repr(CsvReader(url="s3://b", options={"secret": "hunter2"}, text=text, has_header=True))
     assert "hunter2" not in shown

@@ -56,7 +56,7 @@ ROWS: list[dict[str, Any]] = [
         FilesLayout(),
         FilesLayout("csv"),
         FilesLayout("csv", "gzip", header=False, delimiter="|", quote="'", null_value="\\N"),
-        pytest.param(FilesLayout("jsonl", "gzip"), marks=pytest.mark.needs("JSON lines")),
+        FilesLayout("jsonl", "gzip"),
         FilesLayout("orc"),
     ],
     ids=lambda layout: f"{layout.format}-{layout.compression}",

@@ -73,8 +73,9 @@ def test_odd_file_names_are_read_as_they_are(spark: SparkSession, inbox: Path, s
 ODD = ("${env:HOME} {a", "b:[1]*?", "c\\d%20e#f", "g", "h {i}[1]", "06:30", "06:31")
 
 
-@pytest.mark.needs("paths with a space")
-@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "orc"])
+@pytest.mark.parametrize(
+    "form", [pytest.param("csv", marks=pytest.mark.needs("CSV with an escape")), "jsonl", "parquet", "orc"]
+)
 def test_odd_file_names_in_every_format(spark: SparkSession, inbox: Path, source: Any, form: str) -> None:
     """Read by Spark itself: CSV with an escape of its own, which Arrow does not know."""
     paths = [f"in {{b,c}}{sign}/{name}.{form}" for sign in (":", "") for name in ODD]
@@ -98,22 +99,13 @@ def test_odd_file_names_in_every_format(spark: SparkSession, inbox: Path, source
     assert sorted(int(row["id"]) for row in read) == list(range(len(paths)))
 
 
-@pytest.mark.needs("refusals of Sail")
-@pytest.mark.parametrize(
-    "name, rows, told",
-    [
-        ("a b.parquet", {"id": [1]}, "cannot reach"),
-        ("a?.parquet", {"id": [1]}, "cannot reach"),
-        ("b.parquet", {"id": pa.array([1], pa.int32())}, "another type of id"),
-    ],
-)
-def test_sail_reads_all_files_or_says_which_it_cannot(
-    spark: SparkSession, inbox: Path, source: Any, name: str, rows: dict[str, Any], told: str
-) -> None:
-    pq.write_table(pa.table({"id": pa.array([2**40])}), inbox / "1.parquet")
-    pq.write_table(pa.table(rows), inbox / name)
-    with pytest.raises(TableError, match=told):
-        spark_rows(spark, source, files("*.parquet"))
+def test_parquet_of_several_types_and_odd_names(spark: SparkSession, inbox: Path, source: Any) -> None:
+    """Sail's own reader finds none of these names, and takes one type for all files."""
+    for at, name in enumerate(("a b", "a?", "ü%20", "plain")):
+        pq.write_table(pa.table({"id": pa.array([at], pa.int32())}), inbox / f"{name}.parquet")
+    pq.write_table(pa.table({"id": pa.array([2**40])}), inbox / "wide.parquet")
+    read = spark_rows(spark, source, files("*.parquet"))
+    assert sorted(row["id"] for row in read) == [0, 1, 2, 3, 2**40]
 
 
 _WIDE = "9" * 28 + "." + "9" * 10
@@ -161,7 +153,7 @@ def _write(inbox: Path, form: str, texts: list[str]) -> Relation:
 
 
 @pytest.mark.parametrize(("kind", "texts", "values"), FITTING, ids=[kind for kind, _, _ in FITTING])
-@pytest.mark.parametrize("form", ["csv", pytest.param("jsonl", marks=pytest.mark.needs("JSON lines"))])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_texts_become_the_declared_type(
     spark: SparkSession, inbox: Path, source: Any, form: str, kind: str, texts: list[str], values: list[Any]
 ) -> None:
@@ -171,7 +163,7 @@ def test_texts_become_the_declared_type(
 
 
 @pytest.mark.parametrize(("kind", "text"), MISFITS)
-@pytest.mark.parametrize("form", ["csv", pytest.param("jsonl", marks=pytest.mark.needs("JSON lines"))])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_a_text_that_is_not_exactly_that_is_refused(
     spark: SparkSession, inbox: Path, source: Any, form: str, kind: str, text: str
 ) -> None:
@@ -182,7 +174,6 @@ def test_a_text_that_is_not_exactly_that_is_refused(
     assert refused.value.hint.endswith("with --full-refresh and `format: {schema: {v: string}}`")
 
 
-@pytest.mark.needs("JSON lines")
 def test_json_numbers_keep_their_digits(spark: SparkSession, inbox: Path, source: Any) -> None:
     (inbox / "t.jsonl").write_text(
         '{"d": 0.1234567890123456789, "s": "x", "n": null, "l": [1, null], "o": {"p": 1.10}}\n\n{"d": 1, "more": 2}\n'
@@ -211,7 +202,6 @@ def test_a_malformed_row_is_an_error_that_names_the_file(
         spark_rows(spark, source, files("bad.csv", **format))
 
 
-@pytest.mark.needs("JSON lines")
 def test_a_line_that_is_not_one_object_is_an_error_that_names_the_file(
     spark: SparkSession, inbox: Path, source: Any
 ) -> None:
@@ -224,7 +214,9 @@ def test_a_line_that_is_not_one_object_is_an_error_that_names_the_file(
     values = ("[]", '[{"a": 2}]', "5", '"x"', "null", "true", ",", "]", '{"a": 2},', '{"a": 2}] more')
     for line in (*others, *values):
         file.write_text(f'{{"a": 1}}\n{line}\n')
-        with pytest.raises(TableError, match=r"bad\.jsonl holds a line that is not one JSON object") as refused:
+        with pytest.raises(
+            TableError, match=r"bad\.jsonl (line 2|holds a line that) is not one JSON object"
+        ) as refused:
             spark_rows(spark, source, relation)
         assert "`from`" in refused.value.hint, line
 
@@ -239,7 +231,7 @@ def test_a_line_that_is_not_one_object_is_an_error_that_names_the_file(
         ("1,2\n", {"header": False}, r"set format\.schema|no header"),
         ("a\n1\n", {"schema": {"b": "int"}}, "has no column b"),
         ("a\n1\n", {"type": "jsonl"}, "do not say which columns"),
-        ("a\n1\n", {"type": "avro"}, "no format that this version reads"),
+        ("a\n1\n", {"type": "avro"}, r"t\.csv cannot be read as avro"),
     ],
 )
 def test_what_a_plan_says_of_files_it_cannot_understand(
@@ -275,14 +267,12 @@ def test_parquet_brings_its_types(spark: SparkSession, inbox: Path, source: Any)
     assert {name: read[0][name] for name in "iudls"} == {name: data[name][0].as_py() for name in "iudls"}
 
 
-@pytest.mark.needs("ORC")
 def test_orc_brings_its_types(spark: SparkSession, inbox: Path, source: Any) -> None:
     rows = {"i": pa.array([1], pa.int32()), "d": pa.array([Decimal("1.10")], pa.decimal128(12, 2)), "s": [{"x": 1}]}
     orc.write_table(pa.table(rows), inbox / "t.orc")
     assert spark_rows(spark, source, files("t.orc"))[0] == {"i": 1, "d": Decimal("1.10"), "s": {"x": 1}}
 
 
-@pytest.mark.needs("files of several types")
 def test_columns_of_all_files_come_together(spark: SparkSession, inbox: Path, source: Any) -> None:
     """A column may be wider or missing in some Parquet files; any other difference is an error."""
     pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), inbox / "1.parquet")
@@ -297,7 +287,7 @@ def test_columns_of_all_files_come_together(spark: SparkSession, inbox: Path, so
         source.describe([relation])
 
 
-@pytest.mark.parametrize("form", [pytest.param("jsonl", marks=pytest.mark.needs("JSON lines")), "parquet"])
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_columns_are_told_by_name(spark: SparkSession, inbox: Path, source: Any, form: str) -> None:
     rows: list[dict[str, Any]] = [{"id": 1, "v": "one"}, {"v": "two", "id": 2}, {"id": 3, "new": "x", "v": "three"}]
     for at, row in enumerate(rows):

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowctl.connectors.arrow import arrow_type
-from flowctl.connectors.kafka.encodings.avro import AvroSchema
+from flowctl.connectors.avro import AvroSchema
 from flowctl.connectors.kafka.encodings.written import OneWriter, WrittenDecoder
 from flowctl.connectors.kafka.envelopes import rows_of
 from flowctl.connectors.kafka.unfit import Refused

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.kafka.encodings.avro import AvroSchema
+from flowctl.connectors.avro import AvroSchema
 from flowctl.connectors.kafka.encodings.written import OneWriter, WrittenDecoder
 from flowctl.connectors.kafka.sink.avro_values import AvroSerializer, schema_text
 from flowctl.connectors.kafka.sink.schema import RowType

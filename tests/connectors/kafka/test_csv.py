@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from flowctl.connectors.csv_dialect import Csv
 from flowctl.connectors.csv_text import CsvText
-from flowctl.connectors.files.csv_parts import CsvReader, Part
-from flowctl.connectors.files.csv_reading import field_of
+from flowctl.connectors.files.csv_parts import CsvReader
+from flowctl.connectors.files.own_reading import field_of
+from flowctl.connectors.files.parts import Part
 from flowctl.connectors.kafka.conversion import Conversion, Payload
 from flowctl.connectors.kafka.encodings.csv import CsvDecoder
 from flowctl.errors import TableError

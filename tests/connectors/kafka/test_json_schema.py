@@ -9,9 +9,9 @@ import pytest
 
 from flowctl.connectors.kafka.encodings.json import JsonDecoder
 from flowctl.connectors.kafka.encodings.json_schema import JsonSchema, RegisteredJsonDecoder
-from flowctl.connectors.kafka.encodings.schema import WriterSchema
 from flowctl.connectors.kafka.schema_ids import HEADER_BYTES, schema_id
 from flowctl.connectors.kafka.unfit import NO_SCHEMA_ID, Refused, Unreadable
+from flowctl.connectors.written_fields import WriterSchema
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import pytest
 
-from flowctl.connectors.kafka.encodings.avro import AvroSchema
+from flowctl.connectors.avro import AvroSchema
 from flowctl.connectors.kafka.encodings.json_schema import JsonSchema
 from flowctl.connectors.kafka.encodings.protobuf import ProtobufSchema
-from flowctl.connectors.kafka.encodings.schema import WriterSchema
 from flowctl.connectors.kafka.registry import Registry
+from flowctl.connectors.written_fields import WriterSchema
 from flowctl.crashpoints import POINTS, TOPIC_POINTS, Point, TopicPoint
 from tests.e2e.flows import Flow, end_of_stopped, sqlite_rows, sqlite_script, wait_until_stopped
 from tests.e2e.kafka.test_topics import kill_at_random, write_bus

@@ -16,7 +16,6 @@ from flowctl.connectors.files.sink.manifest import Manifest
 from flowctl.connectors.files.sink.writing import fitted
 from flowctl.connectors.files.spark_reading import typed_rows
 from flowctl.connectors.source import ReadRequest, Relation
-from flowctl.engine.session import has_jvm
 from flowctl.engine.spark_types import named
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -41,16 +40,17 @@ def scan(
         return spark.createDataFrame([], schema_ddl(columns))
     read = [_readable(column, manifest) for column in columns]
     match manifest.dialect.format:
-        case "csv":
-            rows = _of_csv(spark, folder, manifest, read)
+        case "csv" | "jsonl":
+            rows = _of_text(spark, folder, manifest, read)
         case "orc":
             rows = _of_orc(spark, folder, manifest, read, make_place)
-        case "parquet" | "jsonl":
-            rows = _by_engine(spark, folder, manifest, read)
+        case "parquet":
+            paths = [folder.root.spark_path(file.path) for file in manifest.files]
+            rows = typed_rows(spark, Format("parquet", {}, ()), paths, read, has_places=False)
     return rows.select(*(_value(column, one) for column, one in zip(columns, read, strict=True)))
 
 
-def _of_csv(spark: SparkSession, folder: TableFolder, manifest: Manifest, columns: Sequence[Column]) -> DataFrame:
+def _of_text(spark: SparkSession, folder: TableFolder, manifest: Manifest, columns: Sequence[Column]) -> DataFrame:
     stored = tuple(_readable(column, manifest) for column in manifest.columns)
     relation = Relation(ObjectName(("*",)), format=_options(manifest, stored))
     info = TableInfo(ObjectName(("*",)), stored, manifest.id)
@@ -83,16 +83,6 @@ def _of_orc(
     return frame_of(sink.batch(spark, ddl), spark, make_place)
 
 
-def _by_engine(spark: SparkSession, folder: TableFolder, manifest: Manifest, columns: Sequence[Column]) -> DataFrame:
-    format = manifest.dialect.format
-    if not has_jvm(spark) and format != "parquet":
-        raise TableError(
-            f"Sail does not read {format} as exactly as flowctl promises", hint="Run this flow with spark.url local[*]"
-        )
-    paths = [folder.root.spark_path(file.path) for file in manifest.files]
-    return typed_rows(spark, Format(format, {}, ()), paths, columns, has_places=False)
-
-
 def _stamps(folder: TableFolder, manifest: Manifest) -> tuple[FileStamp, ...]:
     here = {stamp.path: stamp for stamp in matching(folder.root, "*")}
     if lost := next((file.path for file in manifest.files if file.path not in here), None):
@@ -116,7 +106,9 @@ def _value(wanted: Column, read: Column) -> Expression:
 def _options(manifest: Manifest, columns: Sequence[Column]) -> Mapping[str, Any]:
     """As a spec would describe the files."""
     dialect = manifest.dialect
-    declared = {} if dialect.header else {"schema": {column.name: str(column.type) for column in columns}}
+    declared = {"schema": {column.name: str(column.type) for column in columns}}
+    if dialect.format == "jsonl":
+        return {"type": "jsonl", **declared}
     return {
         "type": "csv",
         "header": dialect.header,
@@ -124,5 +116,5 @@ def _options(manifest: Manifest, columns: Sequence[Column]) -> Mapping[str, Any]
         "quote": dialect.quote,
         "null_value": dialect.null_value,
         "multiline": True,
-        **declared,
+        **({} if dialect.header else declared),
     }

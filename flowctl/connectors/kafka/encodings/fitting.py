@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flowctl.connectors.arrow import CALENDAR_DAYS, CALENDAR_MICROSECONDS, arrow_type
+from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.kafka.encodings.json_values import typed
-from flowctl.connectors.kafka.encodings.schema import Field
+from flowctl.connectors.written_fields import Field
 from flowctl.model import types
 from flowctl.model.types import Array, DataType, Decimal, Struct
 
@@ -17,21 +17,6 @@ if TYPE_CHECKING:
 
 _INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
 _FLOATS = (types.FLOAT, types.DOUBLE)
-
-
-def array_of(values: Sequence[Any], field: Field) -> pa.Array:
-    """What a parser returned, as an array of the field's type. Raises ``pyarrow.ArrowInvalid`` for a value that
-    does not fit."""
-    import pyarrow as pa
-
-    convert = field.convert
-    try:
-        converted = values if convert is None else [None if value is None else convert(value) for value in values]
-        made = pa.array(converted, arrow_type(field.type))
-    except (TypeError, ValueError, ArithmeticError) as error:
-        raise pa.ArrowInvalid(str(error)) from error
-    _require_calendar(made)
-    return made
 
 
 def fitted(values: pa.Array, field: Field, kind: DataType, reader: Mapping[str, Field]) -> pa.Array:
@@ -81,22 +66,3 @@ def constant(field: Field | None, kind: DataType, count: int) -> pa.Array:
     if field is None or field.default is None or field.type != kind:
         return pa.nulls(count, arrow_type(kind))
     return pa.array([field.default] * count, arrow_type(kind))
-
-
-def _require_calendar(values: pa.Array) -> None:
-    """Raises ``pyarrow.ArrowInvalid`` for a day or time that no calendar has, wherever it is."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = values.type
-    if pa.types.is_struct(kind):
-        for at in range(kind.num_fields):
-            _require_calendar(pc.struct_field(values, [at]))
-    elif pa.types.is_list(kind):
-        _require_calendar(values.flatten())
-    elif pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
-        is_day = pa.types.is_date32(kind)
-        bits, (least, most) = (pa.int32(), CALENDAR_DAYS) if is_day else (pa.int64(), CALENDAR_MICROSECONDS)
-        seen = pc.min_max(values.cast(bits)).as_py()
-        if seen["min"] is not None and not (least <= seen["min"] and seen["max"] <= most):
-            raise pa.ArrowInvalid("a time is beyond the calendar")

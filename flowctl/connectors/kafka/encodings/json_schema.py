@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.kafka.encodings.decoder import read_each
 from flowctl.connectors.kafka.encodings.json import JsonDecoder
-from flowctl.connectors.kafka.encodings.schema import Field, record
 from flowctl.connectors.kafka.encodings.written import Writers
 from flowctl.connectors.kafka.unfit import Refused, Unfit, Unreadable
+from flowctl.connectors.written_fields import Field, record
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column

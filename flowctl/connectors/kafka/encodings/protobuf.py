@@ -19,9 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.kafka.encodings.schema import Field, record
 from flowctl.connectors.kafka.schema_ids import HeaderId, SchemaId, type_reference
 from flowctl.connectors.kafka.unfit import NO_MESSAGE, Unreadable, other_schema
+from flowctl.connectors.written_fields import Field, record
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.types import Decimal

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.kafka.encodings.decoder import read_each, unfit_row
-from flowctl.connectors.kafka.encodings.fitting import array_of, constant, fitted
-from flowctl.connectors.kafka.encodings.schema import Field, WriterSchema, lacking
+from flowctl.connectors.kafka.encodings.fitting import constant, fitted
 from flowctl.connectors.kafka.registry import Registry
 from flowctl.connectors.kafka.schema_ids import HEADER_BYTES, NamedValue, SchemaId, schema_id
 from flowctl.connectors.kafka.unfit import (
@@ -23,6 +22,7 @@ from flowctl.connectors.kafka.unfit import (
     other_schema,
     unknown_schema,
 )
+from flowctl.connectors.written_fields import Field, WriterSchema, array_of, lacking
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.table_info import Column
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from flowctl.connectors.kafka.encodings.schema import Field, record
+from flowctl.connectors.written_fields import Field, record
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.types import Decimal
@@ -72,13 +72,19 @@ class AvroSchema:
 
     def parsed(self, data: bytes) -> Mapping[str, Any]:
         stream = io.BytesIO(data)
-        try:
-            found = self._read(stream, self._plain, None)
-        except _ERRORS as error:
-            raise ValueError("the bytes are no value of the schema") from error
+        (found,) = self.values(stream, 1)
         if stream.tell() != len(data):
             raise ValueError("there are more bytes than the value has")
-        return {self._value: found} if self._value else found
+        return found
+
+    def values(self, stream: io.BytesIO, count: int) -> list[Mapping[str, Any]]:
+        """So many values that follow each other, as :meth:`parsed` returns one."""
+        read, plain, value = self._read, self._plain, self._value
+        try:
+            found = [read(stream, plain, None) for _ in range(count)]
+        except _ERRORS as error:
+            raise ValueError("the bytes are no value of the schema") from error
+        return [{value: one} for one in found] if value else found
 
     @cached_property
     def _read(self) -> Any:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from flowctl.connectors.arrow import CALENDAR_DAYS, CALENDAR_MICROSECONDS, arrow_type
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Struct
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Convert = Callable[[Any], Any]
 
@@ -72,3 +76,37 @@ def lacking(reader: Mapping[str, Field], writer: Mapping[str, Field]) -> list[st
         else:
             found += [f"{name}.{inner}" for inner in lacking(reader[name].fields, one.fields)]
     return found
+
+
+def array_of(values: Sequence[Any], field: Field) -> pa.Array:
+    """What a parser returned, as an array of the field's type. Raises ``pyarrow.ArrowInvalid`` for a value that
+    does not fit."""
+    import pyarrow as pa
+
+    convert = field.convert
+    try:
+        converted = values if convert is None else [None if value is None else convert(value) for value in values]
+        made = pa.array(converted, arrow_type(field.type))
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise pa.ArrowInvalid(str(error)) from error
+    _require_calendar(made)
+    return made
+
+
+def _require_calendar(values: pa.Array) -> None:
+    """Raises ``pyarrow.ArrowInvalid`` for a day or time that no calendar has, wherever it is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = values.type
+    if pa.types.is_struct(kind):
+        for at in range(kind.num_fields):
+            _require_calendar(pc.struct_field(values, [at]))
+    elif pa.types.is_list(kind):
+        _require_calendar(values.flatten())
+    elif pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        is_day = pa.types.is_date32(kind)
+        bits, (least, most) = (pa.int32(), CALENDAR_DAYS) if is_day else (pa.int64(), CALENDAR_MICROSECONDS)
+        seen = pc.min_max(values.cast(bits)).as_py()
+        if seen["min"] is not None and not (least <= seen["min"] and seen["max"] <= most):
+            raise pa.ArrowInvalid("a time is beyond the calendar")

@@ -1,0 +1,141 @@
+"""What executors run to read JSON Lines: one object in each line, with the digits of its numbers.
+
+Values become text first, which Arrow converts a column at a time, exactly as it does that of CSV. Pickled by value, as
+:mod:`flowctl.connectors.files.parts` is.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from flowctl.connectors.csv_text import Field, Misfit, converted
+from flowctl.connectors.files.text_parts import TextReader, lines_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonReader(TextReader):
+    """Fields of the objects that are no ``columns`` are left out."""
+
+    columns: tuple[Field, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.columns
+
+    def is_closed(self, block: bytes) -> bool:
+        return True
+
+    def records(self, block: bytes) -> list[bytes]:
+        return list(lines_of(block))
+
+    def parsed(self, block: bytes, fields: tuple[Field, ...], *, is_first: bool) -> pa.RecordBatch:
+        text = block.decode()
+        lines = (text.removeprefix("\ufeff") if is_first else text).replace("\r", "\n").split("\n")
+        decoder = json.JSONDecoder(
+            object_pairs_hook=_unique, parse_float=_Number, parse_int=_Number, parse_constant=_refuse
+        )
+        try:
+            objects = [_object(line, decoder) for line in lines if line.strip(_SPACE)]
+            arrays = [_array([one.get(column.name) for one in objects], column) for column in fields]
+        except RecursionError:
+            raise Misfit(_NO_OBJECT) from None
+        return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in fields])
+
+
+class _Number(str):
+    """A number as it is written."""
+
+
+def _object(line: str, decoder: json.JSONDecoder) -> dict[str, Any]:
+    try:
+        found = decoder.decode(line.strip(_SPACE))
+    except ValueError:
+        raise Misfit(_NO_OBJECT) from None
+    if not isinstance(found, dict):
+        raise Misfit(_NO_OBJECT)
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name twice")
+    return found
+
+
+def _refuse(_constant: str) -> Any:
+    raise ValueError("no number in JSON")
+
+
+def _array(values: list[Any], column: Field) -> pa.Array:
+    if pa.types.is_list(column.type):
+        return _lists(values, column)
+    if pa.types.is_struct(column.type):
+        return _structs(values, column)
+    try:
+        texts = pa.array([None if value is None else _text(value, column.type) for value in values], pa.string())
+    except UnicodeEncodeError:  # half of a surrogate pair
+        raise Misfit(column.refusal) from None
+    return converted(texts, column)
+
+
+def _lists(values: list[Any], column: Field) -> pa.Array:
+    if any(value is not None and not isinstance(value, list) for value in values):
+        raise Misfit(column.refusal)
+    (item,) = column.parts
+    ends, end = [0], 0
+    for value in values:
+        end += len(value or ())
+        ends.append(end)
+    items = _array([one for value in values for one in value or ()], item)
+    nulls = pa.array([value is None for value in values], pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items, type=column.type, mask=nulls)
+
+
+def _structs(values: list[Any], column: Field) -> pa.Array:
+    if any(value is not None and not isinstance(value, dict) for value in values):
+        raise Misfit(column.refusal)
+    parts = [_array([None if one is None else one.get(part.name) for one in values], part) for part in column.parts]
+    nulls = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(parts, fields=list(column.type), mask=nulls)
+
+
+def _text(value: Any, kind: pa.DataType) -> str:
+    if isinstance(value, _Number):
+        has_exponent = "e" in value or "E" in value
+        return _without_exponent(value) if has_exponent and pa.types.is_decimal(kind) else value
+    return value if isinstance(value, str) else _compact(value)
+
+
+def _without_exponent(number: str) -> str:
+    """Only where no decimal would be too short for it."""
+    exponent = number.lower().partition("e")[2]
+    return f"{Decimal(number):f}" if len(exponent) <= _EXPONENT_DIGITS else number
+
+
+def _compact(value: Any) -> str:
+    """As Spark writes it: no spaces, names in order, and numbers with their digits."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case _Number():
+            return str(value)
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case list():
+            return f"[{','.join(map(_compact, value))}]"
+        case _:
+            parts = (f"{json.dumps(name, ensure_ascii=False)}:{_compact(value[name])}" for name in sorted(value))
+            return f"{{{','.join(parts)}}}"
+
+
+_SPACE = " \t\r\n"
+_EXPONENT_DIGITS = 4
+_NO_OBJECT = " is not one JSON object | Write one object in each line, or leave the file out of the pattern in `from`"
