@@ -46,8 +46,8 @@ class CsvText:
             return True
         try:
             return self.texts(block).is_closed
-        except pa.ArrowInvalid:
-            return True  # the error is reported when the block is parsed
+        except pa.ArrowInvalid:  # bytes that are no text have a row, too
+            return self.texts(block.translate(_WITHOUT_TEXT)).is_closed
 
     def texts(self, block: bytes, *, is_first: bool = False, has_header: bool = False) -> Texts:
         """All values as text. ``is_first``: a byte order mark at the start is none of them, nor is a header.
@@ -201,6 +201,7 @@ def _without(texts: pa.Array, text: str) -> pa.Array:
     return pc.if_else(found, pa.scalar(None, pa.string()), texts) if pc.any(found).as_py() else texts
 
 
+_WITHOUT_TEXT = bytes(range(128)) + b"?" * 128
 _BOM = b"\xef\xbb\xbf"
 _MARK = "\x01flowctl\x01"
 _TRUE = ("true", "t", "yes", "y", "1")

@@ -89,6 +89,92 @@ def test_files_with_other_columns_come_together_as_one_by_one(flow: Flow, url: s
         assert sqlite_rows(flow.folder / "out.db", "SELECT id, price, note FROM rows") == whole
 
 
+BAD_ROWS = """\
+version: 1
+flow: invoices
+state: ./state
+spark: {{url: "{url}"}}
+connections:
+  inbox: {{type: files, path: ./inbox}}
+  out: {{type: sqlite, path: ./out.db}}
+tables:
+  invoices:
+    from: inbox:**/*.{form}
+    to: out
+    {mode}
+    format: {{schema: {{id: int, total: "decimal(12,2)"}}, partitions: {{day: date}}, source_file: true{on_fail}}}
+    guard: {{max_quarantined: 60%}}
+"""
+KEPT = "SELECT CAST(_line AS INT), _raw, day, _source_file, _seq, _reason FROM invoices__quarantine"
+
+
+def _fill(inbox: Path, form: str, day: int, lines: list[str]) -> None:
+    folder = inbox / f"day=2026-11-0{day}"
+    folder.mkdir(parents=True, exist_ok=True)
+    header = "id,total\n" if form == "csv" else ""
+    (folder / f"1.{form}").write_text(header + "".join(f"{line}\n" for line in lines))
+
+
+#: By format: the lines of two days, with those that are bad.
+DAYS = {
+    "csv": (["1,1.50", "x,2", '2,"2"', "3,1,1"], ["4,4.00", "5,5.001"]),
+    "jsonl": (
+        ['{"id": 1, "total": 1.50}', '{"id": "x"}', '{"id": 2, "total": "2"}', "{"],
+        ['{"id": 4, "total": 4}', "[]"],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("url", "form", "mode", "point"),
+    [
+        ("sail", "csv", "mode: append", "before_commit"),
+        *(
+            pytest.param("sail", form, mode, point, marks=pytest.mark.full)
+            for form in DAYS
+            for mode in ("mode: append", "mode: truncate", "{mode: merge, key: [id]}", "{mode: scd2, key: [id]}")
+            for point in ("intents_written", "after_quarantine", "before_commit", "in_commit", "before_record")
+        ),
+        pytest.param("local[2]", "csv", "mode: append", "after_quarantine", marks=pytest.mark.full),
+        pytest.param("local[2]", "jsonl", "{mode: merge, key: [id]}", "before_commit", marks=pytest.mark.full),
+    ],
+)
+def test_bad_rows_are_kept_once(flow: Flow, url: str, form: str, mode: str, point: str) -> None:
+    """Also if the run is killed and repeated, and if the row is only let go after it has stopped the table."""
+    given = {"url": url, "form": form, "mode": mode.strip("{}").replace(", ", "\n    ")}
+    flow.write(BAD_ROWS.format(**given, on_fail=""))
+    days = DAYS[form]
+    bad_line = 3 if form == "csv" else 2
+    _fill(flow.folder / "inbox", form, 1, days[0])
+    assert f"day=2026-11-01/1.{form} line {bad_line}: column id holds" in flow.apply(expect=4).words
+
+    flow.write(BAD_ROWS.format(**given, on_fail=", on_fail: quarantine"))
+    assert flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None).code == -9
+    flow.apply()
+    _fill(flow.folder / "inbox", form, 2, days[1])
+    assert flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None).code == -9
+    done = flow.apply("--format", "json").json()
+    assert [table["quarantined"] for table in done["tables"]] == [1 if "truncate" not in mode else 3]
+    assert flow.actions() == {"invoices": "none"}
+
+    is_current = " WHERE is_current" if "scd2" in mode else ""
+    rows = sqlite_rows(flow.folder / "out.db", f"SELECT id, total, day FROM invoices{is_current}")
+    assert rows == [(1, "1.50", "2026-11-01"), (2, "2.00", "2026-11-01"), (4, "4.00", "2026-11-02")]
+    kept = sqlite_rows(flow.folder / "out.db", KEPT)
+    assert [row[:4] for row in kept] == sorted(
+        (at + (form == "csv"), line, f"2026-11-0{day}", f"day=2026-11-0{day}/1.{form}")
+        for day, lines, bad in ((1, days[0], (2, 4)), (2, days[1], (2,)))
+        for at, line in enumerate(lines, 1)
+        if at in bad
+    )
+    assert all(reason for *_, reason in kept)
+
+    _fill(flow.folder / "inbox", form, 3, days[0][-1:] * 4)
+    refused = flow.apply(expect=6)
+    assert "guard.max_quarantined 60%" in refused.words
+    assert sqlite_rows(flow.folder / "out.db", KEPT) == kept
+
+
 MASKED = """\
 version: 1
 flow: people
