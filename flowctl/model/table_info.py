@@ -72,7 +72,8 @@ class TableInfo:
     ``version`` is the target's own version, if it has one. ``created_by`` is the id of the intent that created the
     target, until its first commit; empty where the first commit creates the table. ``primary_key`` is in key order.
     ``clock`` is the system's current time. ``extra`` is private to the connector that set it: JSON-safe values only.
-    ``only_without`` maps each column that some files lack to the columns that only those files have.
+    ``only_without`` maps each column that some files lack to the columns that only those files have; ``lacking`` each
+    column that a file lacks that was not read yet, to the first such file.
     """
 
     object: ObjectName
@@ -86,6 +87,7 @@ class TableInfo:
     system: str = ""
     created_by: str = ""
     only_without: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    lacking: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def shape(self) -> str:

@@ -28,6 +28,7 @@ def refuse_columns(case: Case, columns: Columns | RuntimeColumns) -> Stop | None
     return (
         _refuse_filled(case, known.projection)
         or _refuse_changes(known.changes, case)
+        or _refuse_lacking_file(case)
         or unwritten_column(case, columns)
         or _refuse_partitions(case, columns)
         or _refuse_on_sail(case, columns)
@@ -70,6 +71,20 @@ def _refuse_changes(changes: Sequence[SchemaChange], case: Case) -> Stop | None:
     of_target = ". ".join(dict.fromkeys(change.next_step for change in refused if change.next_step))
     hint = of_target or _likely_rename(refused[0], changes) or _next_step(refused[0], case)
     return Stop(reasons, hint, refused[0].policy.partition(":")[0])
+
+
+def _refuse_lacking_file(case: Case) -> Stop | None:
+    """A column is gone from one file, though others have it."""
+    table, source = case.table, case.observed.source
+    lacking = source.lacking if source is not None and table.on_schema_change.dropped_column == "fail" else {}
+    name, file = next(((name, file) for name, file in lacking.items() if table.columns.takes(name)), ("", ""))
+    if not name:
+        return None
+    return Stop(
+        f'dropped_column: fail — {file} has no column "{name}"',
+        "Add it to that file; or set on_schema_change.dropped_column: keep, and its rows have none",
+        "on_schema_change.dropped_column",
+    )
 
 
 def _what(change: SchemaChange) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,6 +39,14 @@ ON_BOTH = """
 """
 FILES = """
   lines: {from: "inbox:*.csv", to: lake, mode: append, format: {type: csv, schema: {id: bigint, total: "decimal(9,2)"}}}
+"""
+#: What rows of text bring besides their fields.
+PLACES = """
+  events:
+    from: inbox:**/*.jsonl.gz
+    to: lake
+    mode: append
+    format: {schema: {id: bigint}, partitions: {day: date, of: string}, source_file: true, on_fail: quarantine}
 """
 COPY = """
   copy: {from: {sql: "SELECT id, note FROM {{ ref('orders') }}"}, to: dst:copy, mode: truncate}
@@ -100,6 +110,29 @@ def test_files_in_object_storage_are_read_once_each(bucket: Bucket, tmp_path: Pa
     assert [(id, str(total)) for id, total in live_rows(bucket, "lines", ["id", "total"])] == [(1, "2.50"), (2, "3.00")]
     inbox.write_file("1.csv", b"id,total\n1,9.99\n")
     assert flow.actions() == {"lines": "stop"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("spark", ["sail", "local[2]"])
+def test_files_in_object_storage_have_a_path_and_lines(bucket: Bucket, tmp_path: Path, spark: str) -> None:
+    flow = flow_in(bucket, tmp_path, PLACES, spark)
+    inbox = TableLocation(f"{bucket.url}/inbox", bucket.storage)
+    first, second = (
+        "day=2026-11-01/of=a b%2Fü/1 %41.jsonl.gz",
+        "day=2026-11-02/of=__HIVE_DEFAULT_PARTITION__/1.jsonl.gz",
+    )
+    inbox.write_file(first, gzip.compress(b'{"id": 1}\n\n{"id": "x"}\n{"id": \xff}\n'))
+    inbox.write_file(second, gzip.compress(b'{"id": 2}\n'))
+    assert flow.apply(env={"FLOWCTL_CRASH_AT": "after_quarantine"}, expect=None).code == -9
+    flow.apply()
+    days = dt.date(2026, 11, 1), dt.date(2026, 11, 2)
+    rows = live_rows(bucket, "events", ["id", "day", "of", "_source_file"])
+    assert rows == [(1, days[0], "a b/ü", first), (2, days[1], None, second)]
+    bad = live_rows(bucket, "events__quarantine", ["_source_file", "_line", "_raw", "_reason"])
+    assert bad == [
+        (first, "3", '{"id": "x"}', "column id holds a value that is not exactly bigint"),
+        (first, "4", '{"id": \\xff}', "is not UTF-8 text"),
+    ]
 
 
 @pytest.mark.full

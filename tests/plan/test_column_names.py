@@ -15,7 +15,7 @@ from flowctl.model.step import Step
 from flowctl.model.table_info import Column
 from flowctl.plan.document import action_of
 from flowctl.resolve.resolve import PlanOptions
-from flowctl.spec.spec import ColumnRules, Cursor, DetectFlag, Layout, ReadHints, TableSpec
+from flowctl.spec.spec import ColumnRules, Cursor, DetectFlag, Layout, ReadHints, SchemaPolicies, TableSpec
 from tests.plan.worlds import (
     MARK,
     NEW,
@@ -185,6 +185,18 @@ def test_files_may_lack_what_shall_not_be_seen_as_long_as_nothing_else_is_new() 
     assert step(spec, seen, recorded(spec, None, definition={})).reason == GONE.format("exclude")
     added = replace(seen, source=replace(source(), columns=(*ORDERS, Column("e_mail", types.STRING))))
     assert step(spec, added, recorded(spec, None)).reason.startswith(GONE.format("exclude"))
+
+
+def test_a_file_that_lacks_a_column() -> None:
+    """Other files have it, so it is not gone from the source."""
+    here = replace(source(), lacking={"email": "2026/3.csv"})
+    seen = observed(high(FilesPosition(())), here, positions="files", **unchanged())
+    strict = SchemaPolicies(dropped_column="fail")
+    assert action_of(step(table(), seen, recorded(table(), None))) != "stop"
+    stopped = step(table(on_schema_change=strict), seen, recorded(table(), None))
+    assert stopped.reason == 'dropped_column: fail — 2026/3.csv has no column "email"'
+    spared = table(on_schema_change=strict, columns=ColumnRules(exclude=("email",)))
+    assert action_of(step(spared, seen, recorded(spared, None))) != "stop"
 
 
 @pytest.mark.parametrize("rule", ["mask", "exclude"])

@@ -129,6 +129,16 @@ def only_without(found: Mapping[str, tuple[Column, ...]]) -> dict[str, tuple[str
     return {name: those for name, those in others.items() if those}
 
 
+def lacking(found: Mapping[str, tuple[Column, ...]], columns: Iterable[Column]) -> dict[str, str]:
+    """For each of ``columns`` that a file in ``found`` lacks, the first such file."""
+    wanted = [column.name for column in columns]
+    first: dict[str, str] = {}
+    for path, of_file in found.items():
+        for name in set(wanted).difference(column.name for column in of_file):
+            first.setdefault(name, path)
+    return {name: first[name] for name in wanted if name in first}
+
+
 def _common(one: Column, other: Column, path: str, other_path: str) -> Column:
     nullable = one.nullable or other.nullable
     if one.type == other.type or types.is_wider(one.type, other.type):

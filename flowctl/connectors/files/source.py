@@ -12,7 +12,7 @@ from flowctl.connectors.base import Capabilities
 from flowctl.connectors.files.formats import format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of, why_nothing
 from flowctl.connectors.files.reading import FilesSnapshot, error_of_read
-from flowctl.connectors.files.schema import columns_of, merged, only_without
+from flowctl.connectors.files.schema import columns_of, lacking, merged, only_without
 from flowctl.connectors.source import DirectSource, HighWatermark, Missing, Relation, Snapshot, WatermarkRequest
 from flowctl.connectors.survey import Survey, Wanted
 from flowctl.model.position import FilesPosition, FileStamp
@@ -65,15 +65,16 @@ class FilesSource(DirectSource):
         if not stamps:
             return None, _watermark(stamps)
         format = format_of(pattern, relation.format)
-        looked_into = [stamp for stamp in stamps[:-_READ_FILES] if read.get(stamp.path) != stamp]
-        found = columns_of(self.root, format, (*looked_into, *stamps[-_READ_FILES:]))
-        watermark = _watermark(stamps)
+        unread = [stamp for stamp in stamps if read.get(stamp.path) != stamp]
+        found = columns_of(self.root, format, sorted({*unread, *stamps[-_READ_FILES:]}, key=lambda one: one.path))
+        watermark, columns = _watermark(stamps), merged(found)
         info = TableInfo(
             object=ObjectName((pattern,)),
-            columns=merged(found),
+            columns=columns,
             identity=self.root.identity,
             rows=watermark.rows,
             only_without=only_without(found),
+            lacking=lacking({stamp.path: found[stamp.path] for stamp in unread}, columns),
         )
         return info, watermark
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from flowctl.connectors.files.listing import matching
 from flowctl.connectors.source import Relation
 from flowctl.engine import cost
 from flowctl.engine.session import has_jvm, has_own_workers
@@ -150,6 +151,15 @@ def test_columns_that_only_files_without_another_have(inbox: Path, source: Any) 
         "e_mail": ("email", "note"),
         "note": ("e_mail",),
     }
+
+
+def test_columns_that_a_new_file_lacks(inbox: Path, source: Any) -> None:
+    for at, header in enumerate(("id,name", "name,id", "id", "id,name,more", "name")):
+        (inbox / f"{at}.csv").write_text(f"{header}\n")
+    relation = files("*.csv")
+    assert describe(source, relation).lacking == {"id": "4.csv", "name": "2.csv", "more": "0.csv"}
+    read = {stamp.path: stamp for stamp in matching(source.root, "*.csv") if stamp.path < "3"}
+    assert source.describe_files(relation, read)[0].lacking == {"id": "4.csv", "more": "4.csv"}
 
 
 def test_large_files_of_other_headers_are_read_in_pieces(
