@@ -23,6 +23,7 @@ state: state
 connections:
   pg: {type: postgres, host: db, database: shop, user: etl, password: "${secret:env:PG_PASSWORD}"}
   lake: {type: delta, path: lake}
+  inbox: {type: files, path: inbox}
 defaults: {to: lake}
 tables:
 """
