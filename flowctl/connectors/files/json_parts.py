@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flowctl.connectors.csv_text import Field, Misfit, converted
 from flowctl.connectors.files.text_parts import TextReader, lines_of
@@ -40,7 +41,7 @@ class JsonReader(TextReader):
             object_pairs_hook=_unique, parse_float=_Number, parse_int=_Number, parse_constant=_refuse
         )
         try:
-            objects = [_object(line, decoder) for line in lines if line.strip(_SPACE)]
+            objects = [_object(line, decoder) for line in (one.strip(_SPACE) for one in lines) if line]
             arrays = [_array([one.get(column.name) for one in objects], column) for column in fields]
         except RecursionError:
             raise Misfit(_NO_OBJECT) from None
@@ -53,10 +54,10 @@ class _Number(str):
 
 def _object(line: str, decoder: json.JSONDecoder) -> dict[str, Any]:
     try:
-        found = decoder.decode(line.strip(_SPACE))
+        found, end = decoder.raw_decode(line)
     except ValueError:
         raise Misfit(_NO_OBJECT) from None
-    if not isinstance(found, dict):
+    if end != len(line) or not isinstance(found, dict):
         raise Misfit(_NO_OBJECT)
     return found
 
@@ -78,10 +79,24 @@ def _array(values: list[Any], column: Field) -> pa.Array:
     if pa.types.is_struct(column.type):
         return _structs(values, column)
     try:
-        texts = pa.array([None if value is None else _text(value, column.type) for value in values], pa.string())
+        return converted(_texts(values, column.type), column)
     except UnicodeEncodeError:  # half of a surrogate pair
         raise Misfit(column.refusal) from None
-    return converted(texts, column)
+
+
+def _texts(values: list[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        texts = pa.array(values, pa.string())
+    except pa.ArrowTypeError:  # some are no text and no number
+        texts = None
+    has_exponents = pa.types.is_decimal(kind) and texts is not None and _any(texts, "[eE]")
+    if texts is None or has_exponents:
+        texts = pa.array([None if value is None else _text(value, kind) for value in values], pa.string())
+    return texts
+
+
+def _any(texts: pa.Array, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
 def _lists(values: list[Any], column: Field) -> pa.Array:
