@@ -9,6 +9,7 @@ pyarrow, the standard library and constants.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,12 +58,11 @@ class CsvText:
         start = _BOM if block.startswith(_BOM) and not is_first else b""  # pyarrow strips one
         line_end = b"" if block.endswith((b"\n", b"\r")) else b"\n"
         whole = b"".join((start, block, line_end, mark, b"\n"))
-        uneven: int | None = None
+        uneven: list[tuple[str, int]] = []
 
         def skip(row: Any) -> str:
-            nonlocal uneven
-            if uneven is None and row.text.strip():
-                uneven = row.actual_columns
+            if row.text.strip():
+                uneven.append((row.text, row.actual_columns))
             return "skip"
 
         table = csv.read_csv(
@@ -96,13 +96,15 @@ class CsvText:
         found = self.texts(block, is_first=is_first, has_header=has_header)
         if not found.is_closed:
             raise Misfit(UNEVEN.format("a quote is not closed"))
-        if found.uneven is not None:
-            raise Misfit(UNEVEN.format(f"it has {found.uneven} values, not {len(self.fields)}"))
-        texts = [column.combine_chunks() for column in found.table.columns]
+        if found.uneven:
+            wanted = f"values, not {len(self.fields)}"
+            texts = {text: UNEVEN.format(f"it has {count} {wanted}") for text, count in found.uneven}
+            raise Misfit(next(iter(texts.values())), texts=texts)
+        columns = [column.combine_chunks() for column in found.table.columns]
         if not self.multiline and self.quote.encode() in block:
-            for values in texts:
+            for values in columns:
                 _require(pc.invert(pc.match_substring_regex(values, r"[\r\n]")), _BROKEN)
-        arrays = [self._typed(values, column) for values, column in zip(texts, self.fields, strict=True)]
+        arrays = [self._typed(values, column) for values, column in zip(columns, self.fields, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self.fields])
 
     def _typed(self, texts: pa.Array, column: Field) -> pa.Array:
@@ -130,24 +132,27 @@ class CsvText:
 @dataclass(frozen=True)
 class Texts:
     """``is_closed``: the block ends where a row does. A marker line at its end shows this: an open quote swallows it.
-    ``uneven`` is the number of values in the first row that has more or fewer than there are columns, None if all have
-    as many; such rows are not in ``table``."""
+    ``uneven`` are the rows that have more or fewer values than there are columns, with their number; such rows are not
+    in ``table``."""
 
     table: pa.Table
     is_closed: bool
-    uneven: int | None
+    uneven: list[tuple[str, int]]
 
     @property
     def fits(self) -> bool:
-        return self.is_closed and self.uneven is None
+        return self.is_closed and not self.uneven
 
 
 class Misfit(Exception):
-    """``message`` follows the location of a row that does not fit."""
+    """``message`` follows the location of a row that does not fit. ``rows`` has the messages by the numbers of all rows
+    that do not, if these are known; ``texts`` by what is written there."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(
+        self, message: str, rows: Mapping[int, str] | None = None, texts: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(message)
-        self.message = message
+        self.message, self.rows, self.texts = message, rows or {}, texts or {}
 
 
 def converted(texts: pa.Array, column: Field) -> pa.Array:
@@ -159,7 +164,21 @@ def converted(texts: pa.Array, column: Field) -> pa.Array:
     try:
         return _converted(trimmed, column)
     except pa.ArrowInvalid:
-        raise Misfit(column.refusal) from None
+        rows = _misfits(trimmed, column, 0)
+        raise Misfit(column.refusal, dict.fromkeys(rows, column.refusal)) from None
+
+
+def _misfits(texts: pa.Array, column: Field, first: int) -> list[int]:
+    """The numbers, from ``first``, of texts that have the shape of the type and do not fit into it."""
+    try:
+        _converted(texts, column)
+    except (pa.ArrowInvalid, Misfit):
+        if len(texts) == 1:
+            return [first]
+        middle = len(texts) // 2
+        second = _misfits(texts.slice(middle), column, first + middle)
+        return [*_misfits(texts.slice(0, middle), column, first), *second]
+    return []
 
 
 def _record(delimiter: str, quote: str) -> re.Pattern[bytes]:
@@ -193,7 +212,8 @@ def _converted(texts: pa.Array, column: Field) -> pa.Array:
 def _require(fits: pa.Array, message: str) -> None:
     """Raises a misfit if any is False; null fits."""
     if pc.index(fits, False).as_py() >= 0:
-        raise Misfit(message)
+        rows = pc.indices_nonzero(pc.invert(pc.fill_null(fits, True))).to_pylist()
+        raise Misfit(message, dict.fromkeys(rows, message))
 
 
 def _without(texts: pa.Array, text: str) -> pa.Array:

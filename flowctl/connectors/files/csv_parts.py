@@ -31,6 +31,14 @@ class CsvReader(TextReader):
     def records(self, block: bytes) -> list[bytes]:
         return self.text.records(block)
 
+    def is_blank(self, record: bytes, fields: tuple[Field, ...]) -> bool:
+        line = record.decode(errors="replace").strip("\r\n")
+        return not line or (not line.strip() and line.count(self.text.delimiter) + 1 != len(fields))
+
+    @property
+    def begins_with_header(self) -> bool:
+        return self.has_header
+
     def parsed(self, block: bytes, fields: tuple[Field, ...], *, is_first: bool) -> pa.RecordBatch:
         text = self.text if fields is self.text.fields else replace(self.text, fields=fields)
         return text.parsed(block, is_first=is_first, has_header=self.has_header)

@@ -7,6 +7,7 @@ Values become text first, which Arrow converts a column at a time, exactly as it
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -34,6 +35,9 @@ class JsonReader(TextReader):
     def records(self, block: bytes) -> list[bytes]:
         return list(lines_of(block))
 
+    def is_blank(self, record: bytes, fields: tuple[Field, ...]) -> bool:
+        return not record.strip(_SPACE.encode())
+
     def parsed(self, block: bytes, fields: tuple[Field, ...], *, is_first: bool) -> pa.RecordBatch:
         text = block.decode()
         lines = (text.removeprefix("\ufeff") if is_first else text).replace("\r", "\n").split("\n")
@@ -41,7 +45,7 @@ class JsonReader(TextReader):
             object_pairs_hook=_unique, parse_float=_Number, parse_int=_Number, parse_constant=_refuse
         )
         try:
-            objects = [_object(line, decoder) for line in (one.strip(_SPACE) for one in lines) if line]
+            objects = _objects([line for line in (one.strip(_SPACE) for one in lines) if line], decoder)
             arrays = [_array([one.get(column.name) for one in objects], column) for column in fields]
         except RecursionError:
             raise Misfit(_NO_OBJECT) from None
@@ -50,6 +54,18 @@ class JsonReader(TextReader):
 
 class _Number(str):
     """A number as it is written."""
+
+
+def _objects(lines: Sequence[str], decoder: json.JSONDecoder) -> list[dict[str, Any]]:
+    found, refused = [], []
+    for at, line in enumerate(lines):
+        try:
+            found.append(_object(line, decoder))
+        except (Misfit, RecursionError):
+            refused.append(at)
+    if refused:
+        raise Misfit(_NO_OBJECT, dict.fromkeys(refused, _NO_OBJECT))
+    return found
 
 
 def _object(line: str, decoder: json.JSONDecoder) -> dict[str, Any]:

@@ -44,12 +44,13 @@ class BadRow:
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of a part with its file's own columns: those that follow each other from ``offset``, where an offset is less
-    than that of every later row. With ``bad``, one row that was rejected, whose values are null."""
+    """Rows of a part with its file's own columns, and the places of all of them in the file: those after ``offset``, or
+    those in ``offsets``. Rows that are ``bad``, by their number, are null."""
 
     offset: int
     rows: pa.RecordBatch
-    bad: BadRow | None = None
+    offsets: Sequence[int] = ()
+    bad: Mapping[int, BadRow] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,23 +98,8 @@ class PartReader(ABC):
         is_whole = part.header is None and not (self.given or self.has_places or self.rejects)
         texts = [pa.array([text], pa.string()) for text in part.given]
         constants = [converted(text, of) for text, of in zip(texts, self.given, strict=True)]
-        held: list[pa.RecordBatch] = []
         for piece in self.pieces(part, own):
-            if is_whole:
-                yield piece.rows
-                continue
-            held.append(self._arranged(part, piece, constants))
-            if piece.bad is None or len(held) >= _HELD_BATCHES:  # a bad row is a batch of its own
-                yield pa.concat_batches(held)
-                held = []
-        if held:
-            yield pa.concat_batches(held)
-
-    def nothing(self, fields: Sequence[Field], count: int = 0) -> pa.RecordBatch:
-        """So many rows of nulls."""
-        return pa.RecordBatch.from_arrays(
-            [pa.nulls(count, one.type) for one in fields], names=[one.name for one in fields]
-        )
+            yield piece.rows if is_whole else self._arranged(part, piece, constants)
 
     def _arranged(self, part: Part, piece: Piece, constants: Sequence[pa.Array]) -> pa.RecordBatch:
         rows, count = piece.rows, piece.rows.num_rows
@@ -124,14 +110,15 @@ class PartReader(ABC):
         names = [*(self.order or kinds)]
         arrays = [found[name] if name in found else pa.nulls(count, kinds[name]) for name in names]
         if self.has_places:  # a row has at least one byte, so places never overlap those of a later piece
-            first = (part.number << _FILE_BITS) + piece.offset
-            arrays.append(pc.add(pa.array(range(count), pa.int64()), first))
+            offsets = piece.offsets or range(piece.offset, piece.offset + count)
+            arrays.append(pc.add(pa.array(offsets, pa.int64()), part.number << _FILE_BITS))
             names.append(_PLACE)
         if self.rejects:
-            bad = piece.bad
-            values = (_in_words(bad.reason), part.path, bad.line, bad.text) if bad is not None else (None,) * 4
-            for (name, kind), value in zip(_BAD_ROW_TYPES.items(), values, strict=True):
-                arrays.append(pa.array([value] * count, kind))
+            about: list[tuple[Any, ...]] = [(None,) * len(_BAD_ROW_TYPES)] * count
+            for at, bad in piece.bad.items():
+                about[at] = (_in_words(bad.reason), part.path, bad.line, bad.text)
+            for at, (name, kind) in enumerate(_BAD_ROW_TYPES.items()):
+                arrays.append(pa.array([row[at] for row in about], kind) if piece.bad else pa.nulls(count, kind))
                 names.append(name)
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
@@ -149,7 +136,6 @@ def is_compressed(path: str) -> bool:
 
 
 _FILE_BITS = 40  # up to eight million files of 1 TiB each
-_HELD_BATCHES = 1000
 _PLACE = "_flowctl_place"
 #: :data:`flowctl.connectors.letters.BAD_ROW_COLUMNS`.
 _BAD_ROW_TYPES = {

@@ -36,6 +36,14 @@ class TextReader(PartReader):
         """The rows of a block, as they are written."""
 
     @abstractmethod
+    def is_blank(self, record: bytes, fields: tuple[Field, ...]) -> bool:
+        """Whether this is no row at all."""
+
+    @property
+    def begins_with_header(self) -> bool:
+        return False
+
+    @abstractmethod
     def parsed(self, block: bytes, fields: tuple[Field, ...], *, is_first: bool) -> pa.RecordBatch:
         """The rows of a block. Raises :class:`~flowctl.connectors.csv_text.Misfit` for what does not fit, and
         ``ArrowInvalid`` or ``UnicodeError`` for bytes that are not UTF-8. ``is_first``: the file begins with it."""
@@ -43,17 +51,17 @@ class TextReader(PartReader):
     def pieces(self, part: Part, fields: tuple[Field, ...]) -> Iterator[Piece]:
         lines = 0  # before the block; counted only if bad rows are kept, whose files are read from their beginning
         for offset, block in self._blocks(part):
-            is_first = offset == 0
             try:
-                yield Piece(offset, self._parsed(block, fields, is_first=is_first))
+                yield Piece(offset, self._parsed(block, fields, is_first=offset == 0))
             except Misfit as misfit:
-                if self.rejects:
-                    yield from self._separated(block, fields, offset, lines, is_first=is_first)
-                else:
-                    where = self._where(part, fields, offset, block)
-                    message = where[1] if where is not None else misfit.message
-                    line = f" line {where[0]}" if where is not None else ""
-                    raise RuntimeError(f"{PREFIX}{part.path}{line}{message}") from None  # Arrow's message has the value
+                found = self._separated(block, fields, offset, lines)
+                if not self.rejects:
+                    bad = min(found.bad.items(), default=None)
+                    where, message = "", misfit.message
+                    if bad is not None:
+                        where, message = f" line {self._lines_before(part, offset) + bad[1].line}", bad[1].reason
+                    raise RuntimeError(f"{PREFIX}{part.path}{where}{message}") from None  # Arrow's has the value
+                yield found
             lines += line_breaks(block) if self.rejects else 0
 
     def _parsed(self, block: bytes, fields: tuple[Field, ...], *, is_first: bool) -> pa.RecordBatch:
@@ -62,34 +70,84 @@ class TextReader(PartReader):
         except (pa.ArrowInvalid, UnicodeError):
             raise Misfit(NOT_TEXT.format(self.encoding)) from None
 
-    def _separated(
-        self, block: bytes, fields: tuple[Field, ...], offset: int, lines: int, *, is_first: bool
-    ) -> Iterator[Piece]:
-        """The rows of a block that has some that do not fit, in order. ``lines`` are before it."""
-        rows = self.records(block)
-        places = list(accumulate(map(len, rows), initial=offset))
-        numbers = list(accumulate(map(line_breaks, rows), initial=lines + 1))
+    def _separated(self, block: bytes, fields: tuple[Field, ...], offset: int, lines: int) -> Piece:
+        """The rows of a block that has some that do not fit. ``lines`` are before it."""
+        texts = self.records(block)
+        places = list(accumulate(map(len, texts), initial=offset))
+        numbers = list(accumulate(map(line_breaks, texts), initial=lines + 1))
+        good: list[int] = []
+        fitting: list[pa.RecordBatch] = []
+        refused: dict[int, str] = {}
 
-        def look(start: int, end: int) -> Iterator[Piece]:
-            text = b"".join(rows[start:end])
+        def look(chosen: list[int]) -> None:
+            is_first = offset == 0 and chosen[:1] == [0]
             try:
-                yield Piece(places[start], self._parsed(text, fields, is_first=is_first and start == 0))
+                rows = self._parsed(b"".join(texts[at] for at in chosen), fields, is_first=is_first)
             except Misfit as misfit:
-                if end - start > 1:
-                    middle = (start + end) // 2
-                    yield from look(start, middle)
-                    yield from look(middle, end)
+                apart = self._named(misfit, texts, chosen, fields, is_first=is_first)
+                if apart:
+                    refused.update(apart)
+                    look([at for at in chosen if at not in apart])
+                elif len(chosen) == 1:
+                    refused[chosen[0]] = misfit.message
                 else:
-                    bad = BadRow(misfit.message, numbers[start], self._shown(text))
-                    yield Piece(places[start], self.nothing(fields, 1), bad)
+                    look(chosen[: len(chosen) // 2])
+                    look(chosen[len(chosen) // 2 :])
+            else:
+                among = self._rows_among(texts, chosen, fields, is_first=is_first)
+                if len(among) != rows.num_rows:
+                    raise ValueError("a block has other rows than were parsed")
+                good.extend(among)
+                fitting.append(rows)
 
-        yield from look(0, len(rows))
+        look(list(range(len(texts))))
+        order = sorted((*good, *refused))
+        place = {at: row for row, at in enumerate(good)}
+        bad = {row: at for row, at in enumerate(order) if at in refused}
+        return Piece(
+            offset,
+            self._in_order(fitting, [place.get(at) for at in order], fields),
+            [places[at] for at in order],
+            {row: BadRow(refused[at], numbers[at], self._shown(texts[at])) for row, at in bad.items()},
+        )
 
-    def _where(self, part: Part, fields: tuple[Field, ...], offset: int, block: bytes) -> tuple[int, str] | None:
-        """The line of the first row of ``block`` that does not fit, and what is wrong; None if none is wrong alone."""
-        found = self._separated(block, fields, offset, 0, is_first=offset == 0)
-        bad = next((piece.bad for piece in found if piece.bad is not None), None)
-        return None if bad is None else (self._lines_before(part, offset) + bad.line, bad.reason)
+    def _in_order(
+        self, fitting: Sequence[pa.RecordBatch], order: Sequence[int | None], fields: tuple[Field, ...]
+    ) -> pa.RecordBatch:
+        """The rows by their numbers, and one of nulls for None."""
+        whole = pa.Table.from_batches([*fitting, _nulls(fields)])
+        nothing = whole.num_rows - 1
+        chosen = whole.take(pa.array([nothing if at is None else at for at in order], pa.int64()))
+        return pa.RecordBatch.from_arrays(
+            [column.combine_chunks() for column in chosen.columns], names=[field.name for field in fields]
+        )
+
+    def _named(
+        self,
+        misfit: Misfit,
+        texts: Sequence[bytes],
+        chosen: Sequence[int],
+        fields: tuple[Field, ...],
+        *,
+        is_first: bool,
+    ) -> dict[int, str]:
+        """The messages of those of the ``chosen`` rows that ``misfit`` names; empty if it names none."""
+        if misfit.rows:
+            rows = self._rows_among(texts, chosen, fields, is_first=is_first)
+            return {rows[row]: message for row, message in misfit.rows.items()}
+        if not misfit.texts:
+            return {}
+        written = {text.strip(): message for text, message in misfit.texts.items()}
+        found = ((at, written.get(texts[at].decode().strip())) for at in chosen)
+        return {at: message for at, message in found if message is not None}
+
+    def _rows_among(
+        self, texts: Sequence[bytes], chosen: Sequence[int], fields: tuple[Field, ...], *, is_first: bool
+    ) -> list[int]:
+        """Those of ``chosen`` that are rows: neither blank nor the header."""
+        mark = codecs.BOM_UTF8 if is_first else b""
+        rows = [at for at in chosen if not self.is_blank(texts[at].removeprefix(b"" if at else mark), fields)]
+        return rows[1:] if is_first and self.begins_with_header else rows
 
     def _lines_before(self, part: Part, offset: int) -> int:
         lines, last = 0, b""
@@ -161,6 +219,11 @@ class _Recoded(io.RawIOBase):
     def close(self) -> None:
         self._text.close()
         super().close()
+
+
+def _nulls(fields: tuple[Field, ...]) -> pa.RecordBatch:
+    """One row."""
+    return pa.RecordBatch.from_arrays([pa.nulls(1, one.type) for one in fields], names=[one.name for one in fields])
 
 
 def lenient() -> str:

@@ -133,6 +133,7 @@ def _lines(text: str) -> int:
         ),
         ("n,t\n\n\nx,1\n", [], [(4, "x,1", "column n holds a value that is not exactly int")]),
         ("n,t\n", [], []),
+        ("n,t\n \n\u00a0\n\x0b\nx,1\n\t\n2,a\n3,b,c\n", [(2, "a")], [(5, "x,1", "int"), (8, "3,b,c", "3 values")]),
         ('\ufeffn,t\n1,a\n"",b\n,\n', [(1, "a"), (None, "b"), (None, None)], []),
     ],
 )
