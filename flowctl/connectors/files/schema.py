@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -88,7 +89,9 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
         case OSError(strerror=str(reason)):
             return TableError(f"{path} cannot be read: {reason}", hint="Check the disk and the file")
         case UnicodeError():
+            marked = _marked_encoding(root, path)
             hint = "Fix it, or set its encoding with `format.encoding`"
+            hint = f"Set `format.encoding: {marked}`, whose mark it begins with" if marked else hint
             return TableError(f"{path} is not {format.csv.encoding} text", hint=hint)
         case csv.Error():
             hint = "Fix the file, or set format: delimiter, quote, escape or header"
@@ -100,6 +103,16 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             hint = "Replace it, or leave it out of the pattern in `from`"
             return TableError(f"{path} cannot be read as {format.name}: {reason}", hint=hint)
+
+
+def _marked_encoding(root: FileRoot, path: str) -> str:
+    """The encoding whose byte order mark a file begins with, other than UTF-8; empty if there is none."""
+    system, base = root.file_system()
+    with system.open(f"{base}/{path}", "rb", compression="infer") as stream:
+        start = stream.read(4)
+    marks = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
+    marks |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # UTF-32 begins with the mark of UTF-16
+    return next((name for mark, name in marks.items() if start.startswith(mark)), "")
 
 
 def merged(found: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:

@@ -153,6 +153,17 @@ def test_columns_that_only_files_without_another_have(inbox: Path, source: Any) 
     }
 
 
+@pytest.mark.parametrize(("encoding", "shown"), [("utf-16", "utf-16"), ("utf-32", "utf-32"), ("utf-16-be", "")])
+def test_a_file_of_another_encoding_says_which_if_it_has_its_mark(
+    inbox: Path, source: Any, encoding: str, shown: str
+) -> None:
+    (inbox / "t.csv").write_text("ä,ö\n1,2\n", encoding=encoding)
+    with pytest.raises(TableError, match=r"t\.csv is not UTF-8 text") as refused:
+        source.describe([files("t.csv")])
+    wanted = f"Set `format.encoding: {shown}`" if shown else "set its encoding with `format.encoding`"
+    assert wanted in refused.value.hint
+
+
 def test_columns_that_a_new_file_lacks(inbox: Path, source: Any) -> None:
     for at, header in enumerate(("id,name", "name,id", "id", "id,name,more", "name")):
         (inbox / f"{at}.csv").write_text(f"{header}\n")
