@@ -39,9 +39,9 @@ def init(flow: Flow, *arguments: str, expect: int = 0) -> Done:
     return flow.run("init", *arguments, "--output", "flow.yaml", expect=expect)
 
 
-def apply(flow: Flow, *, engine: str = "sail") -> None:
-    """The file as it is, which is for this engine; nothing stops after the first run either."""
-    assert ("spark: {url: sail}" in flow.spec.read_text()) == (engine == "sail")
+def apply(flow: Flow) -> None:
+    """The file as it is, which is for Sail; nothing stops after the first run either."""
+    assert "spark: {url: sail}" in flow.spec.read_text()
     flow.run("validate", "flow.yaml", expect=0)
     flow.apply()  # which plans, and exits with 6 if a table is stopped
     assert "stop" not in flow.actions().values()
@@ -212,6 +212,9 @@ def test_a_folder_of_files(flow: Flow) -> None:
     apply(flow)
     counts = {name: len(delta_rows(flow.folder / "lake" / name, ["id"])) for name in expected}
     assert counts == {"customers": 2, "events": 4, "invoices": 2, "orders": 2}
+    assert "partitions: {year: bigint, month: string}" in text
+    days = delta_rows(flow.folder / "lake" / "events", ["id", "year", "month"])
+    assert days == [(1, 2026, "01"), (1, 2026, "02"), (2, 2026, "01"), (2, 2026, "02")]
     note = delta_rows(flow.folder / "lake" / "orders", ["id", "note"])
     assert note == [("1", "a\nb"), ("2", "c")]
 
@@ -236,15 +239,14 @@ def test_a_second_spec_for_tables_that_were_written(flow: Flow) -> None:
 
 @pytest.mark.full
 @pytest.mark.server
-def test_json_lines_are_for_spark(flow: Flow) -> None:
-    """Sail does not read them; where there is Java, the spec is for Spark."""
+def test_json_lines(flow: Flow) -> None:
     write_files(flow.folder / "in")
     clicks = flow.folder / "in" / "clicks"
     clicks.mkdir()
     (clicks / "2026-01-01.jsonl").write_text('{"id": 1, "tags": ["a"], "by": {"id": 1}}\n{"id": 2, "f": 1.5}\n')
     (clicks / "2026-01-02.jsonl").write_text('{"id": 3, "f": 1}\n')
     init(flow, "in")
-    apply(flow, engine="spark")
+    apply(flow)
     rows = delta_rows(flow.folder / "lake" / "clicks", ["id", "tags", "by", "f"])
     assert rows == [(1, ["a"], '{"id":1}', None), (2, None, None, 1.5), (3, None, None, 1.0)]
 

@@ -27,7 +27,7 @@ def path_texts(format: Format, path: str) -> tuple[str | None, ...]:
     own = (path,) if format.has_source_file else ()
     if not format.partitions:
         return own
-    found = _levels(path)
+    found = levels_of(path)
     for column in format.partitions:
         if column.name not in found:
             has = f"only {_listed(list(found))}" if found else "no folder of that form"
@@ -63,12 +63,8 @@ def with_path_columns(format: Format, path: str, columns: tuple[Column, ...]) ->
     return (*columns, *own)
 
 
-def has_levels(path: str) -> tuple[str, ...]:
-    """The names of the partitions that a path seems to have."""
-    return tuple(_levels(path))
-
-
-def _levels(path: str) -> Mapping[str, str | None]:
+def levels_of(path: str) -> Mapping[str, str | None]:
+    """The folders of a path that are named ``name=value``, decoded."""
     found: dict[str, str | None] = {}
     for folder in path.split("/")[:-1]:
         name, sign, value = folder.partition("=")

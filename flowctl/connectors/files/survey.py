@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.files.formats import by_extension
 from flowctl.connectors.files.grouping import Group, groups_of, merged
 from flowctl.connectors.files.listing import FileRoot, matching, plain_folders
+from flowctl.connectors.files.path_columns import levels_of
 from flowctl.connectors.files.samples import FILES, csv_format, csv_types, json_schema
 from flowctl.connectors.source import Relation
 from flowctl.connectors.survey import Details, Survey, Surveyed, Wanted
@@ -41,11 +43,29 @@ def _is_of_lake(root: FileRoot, group: Group) -> bool:
 def _surveyed(source: FilesSource, group: Group) -> Surveyed:
     format, notes = _format(source.root, group)
     object = ObjectName((group.pattern,))
+    if partitions := _partitions(group.paths):
+        with_them = {**format, "partitions": partitions}
+        with suppress(FlowctlError):  # files have these columns themselves, or cannot be read
+            info = _described(source, object, with_them)
+            return Surveyed(object, info, Details(), with_them, group.is_many, group.name, notes)
     try:
         info, refused = _described(source, object, format), ""
     except FlowctlError as error:
         info, refused = None, f"{error.message}. {error.hint}" if error.hint else error.message
     return Surveyed(object, info, Details(refused=refused), format, group.is_many, group.name, notes)
+
+
+def _partitions(paths: Sequence[str]) -> dict[str, str]:
+    """The columns that all paths have, with types that fit; empty if some lack one."""
+    try:
+        levels = [levels_of(path) for path in paths]
+    except FlowctlError:
+        return {}
+    names = list(levels[0])
+    if any(set(level) != set(names) for level in levels):
+        return {}
+    rows = [[level[name] or "" for name in names] for level in levels]
+    return {name: csv_types([names, *rows]).get(name, "string") for name in names}
 
 
 def _described(source: FilesSource, object: ObjectName, format: Mapping[str, Any]) -> TableInfo | None:
