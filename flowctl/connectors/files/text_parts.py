@@ -80,25 +80,25 @@ class TextReader(PartReader):
         refused: dict[int, str] = {}
 
         def look(chosen: list[int]) -> None:
-            is_first = offset == 0 and chosen[:1] == [0]
-            try:
-                rows = self._parsed(b"".join(texts[at] for at in chosen), fields, is_first=is_first)
-            except Misfit as misfit:
-                apart = self._named(misfit, texts, chosen, fields, is_first=is_first)
-                if apart:
-                    refused.update(apart)
-                    look([at for at in chosen if at not in apart])
-                elif len(chosen) == 1:
-                    refused[chosen[0]] = misfit.message
+            while chosen:
+                is_first = offset == 0 and chosen[0] == 0
+                try:
+                    rows = self._parsed(b"".join(texts[at] for at in chosen), fields, is_first=is_first)
+                except Misfit as misfit:
+                    apart = self._named(misfit, texts, chosen, fields, is_first=is_first)
+                    if not apart and len(chosen) > 1:
+                        look(chosen[: len(chosen) // 2])
+                        look(chosen[len(chosen) // 2 :])
+                        return
+                    refused.update(apart or {chosen[0]: misfit.message})
+                    chosen = [at for at in chosen if at not in refused]
                 else:
-                    look(chosen[: len(chosen) // 2])
-                    look(chosen[len(chosen) // 2 :])
-            else:
-                among = self._rows_among(texts, chosen, fields, is_first=is_first)
-                if len(among) != rows.num_rows:
-                    raise ValueError("a block has other rows than were parsed")
-                good.extend(among)
-                fitting.append(rows)
+                    among = self._rows_among(texts, chosen, fields, is_first=is_first)
+                    if len(among) != rows.num_rows:
+                        raise ValueError("a block has other rows than were parsed")
+                    good.extend(among)
+                    fitting.append(rows)
+                    return
 
         look(list(range(len(texts))))
         order = sorted((*good, *refused))
