@@ -150,6 +150,9 @@ class LandedSource(StreamSource):
     def order_of(self, position: Position) -> int:
         return self.source.order_of(position)
 
+    def commit_text(self, order: int) -> str:
+        return self.source.commit_text(order)
+
     def position_at(self, order: int) -> Position:
         return self.source.position_at(order)
 

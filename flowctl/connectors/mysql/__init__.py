@@ -63,13 +63,16 @@ def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str)
 @contextmanager
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
     """Opens nothing yet: source and target connect when they need to."""
+    from flowctl.connectors.mysql.changes.stream import MysqlStreams
     from flowctl.connectors.mysql.client import client
     from flowctl.connectors.mysql.source import MysqlSource
     from flowctl.connectors.mysql.target import MysqlTarget
 
     database = client(connection.options)
+    source = MysqlSource(database, CAPABILITIES)
     yield Connector(
-        source=MysqlSource(database, CAPABILITIES),
+        source=source,
         target=MysqlTarget(database, context, CAPABILITIES),
+        streams=MysqlStreams(database, source),
         greet=database.greet,
     )

@@ -1,0 +1,93 @@
+"""Captured rows of one table as typed changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowctl.changes import decoded
+from flowctl.changes.decoded import Changes
+from flowctl.changes.segment import Op
+from flowctl.changes.shape import Shape
+from flowctl.connectors.arrow import arrow_type
+from flowctl.connectors.mysql.changes.rows import RowReader
+from flowctl.connectors.mysql.changes.wire import Value, Wire, why_unreadable
+from flowctl.connectors.mysql.columns import converted
+from flowctl.connectors.stream import Decoder
+from flowctl.errors import TableError
+from flowctl.model.table_info import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class MysqlDecoder(Decoder):
+    """Decodes rows of ``shape``, all of them whole. Columns that it does not have are null: a later shape has added
+    them."""
+
+    shape: Shape
+
+    def decode(self, rows: pa.RecordBatch, columns: Sequence[Column], key: Sequence[str]) -> Changes:
+        import numpy as np
+        import pyarrow as pa
+
+        places = {column.name: place for column in columns if (place := self.shape.at(column.name)) is not None}
+        before, after = self._images(rows, list(places.values()))
+        made: dict[str, Any] = {
+            decoded.OP: rows["op"],
+            decoded.LSN: rows["lsn"],
+            decoded.ORDINAL: rows["ordinal"],
+            decoded.COMMITTED_AT: rows["committed_at"],
+            decoded.EVENT_AT: rows["event_at"],
+            decoded.XID: rows["xid"],
+        }
+        old: dict[str, Any] = {}
+        for column in columns:
+            if column.name not in places:
+                made[column.name] = pa.nulls(rows.num_rows, arrow_type(column.type))
+                continue
+            at = list(places).index(column.name)
+            made[column.name] = self._typed([image[at] for image in after], column)
+            if column.name in key:
+                old[column.name] = self._typed([image[at] for image in before], column)
+        has_old = np.asarray(rows["op"]) == Op.UPDATE
+        if not has_old.any():
+            return Changes(pa.table(made), {})
+        return Changes(pa.table(made), {}, pa.table(old), has_old)
+
+    def _images(self, rows: pa.RecordBatch, wanted: Sequence[int]) -> tuple[list[list[Value]], list[list[Value]]]:
+        """Of each change the wanted values of the row before it, and of the row that it is about: the one after it, or
+        the one that was deleted."""
+        wires = [Wire.from_text(text) for text in self.shape.private]
+        for place in wanted if wires else ():
+            if why := why_unreadable(wires[place]):
+                name = self.shape.columns[place].name
+                raise TableError(
+                    f"column {name} of {self.shape.object} cannot be read from the log: {why}",
+                    hint=f"Leave it out with columns.exclude: [{name}], or read the table with a cursor",
+                )
+        reader = RowReader(wires, wanted)
+        nothing: list[Value] = [None] * len(wanted)
+        before, after = [], []
+        for op, data in zip(rows["op"].to_pylist(), rows["data"].to_pylist(), strict=True):
+            if not data:  # all rows are gone
+                before.append(nothing)
+                after.append(nothing)
+                continue
+            try:
+                first, end = reader.read(data, 0)
+                before.append(first)
+                after.append(reader.read(data, end)[0] if op == Op.UPDATE else first)
+            except UnicodeDecodeError as error:
+                raise TableError(
+                    f"a text of {self.shape.object} has bytes that mean nothing in its character set",
+                    hint="Correct it in the source, then resnapshot the table",
+                ) from error
+        return before, after
+
+    def _typed(self, values: Sequence[Value], wanted: Column) -> pa.Array:
+        place = self.shape.at(wanted.name)
+        assert place is not None
+        return converted(values, self.shape.columns[place], wanted)
