@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ from flowctl.model.table_info import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_ZEROFILL = re.compile(r"\w+\((\d+)(?:,(\d+))?\) unsigned zerofill")
 
 
 @dataclass(frozen=True)
@@ -90,4 +93,14 @@ class MysqlDecoder(Decoder):
     def _typed(self, values: Sequence[Value], wanted: Column) -> pa.Array:
         place = self.shape.at(wanted.name)
         assert place is not None
-        return converted(values, self.shape.columns[place], wanted)
+        here = self.shape.columns[place]
+        return converted(_filled(values, here.native), here, wanted)
+
+
+def _filled(values: Sequence[Value], native: str) -> Sequence[Value]:
+    """Numbers with the zeros that a query shows for ZEROFILL."""
+    found = _ZEROFILL.fullmatch(native)
+    if found is None:
+        return values
+    width = int(found[1]) + (1 if int(found[2] or 0) else 0)
+    return [value.zfill(width) if isinstance(value, str) else value for value in values]

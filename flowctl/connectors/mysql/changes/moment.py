@@ -1,7 +1,8 @@
 """A consistent point of the log with a snapshot of it.
 
 On MariaDB `START TRANSACTION WITH CONSISTENT SNAPSHOT` tells the log's place, so nobody has to wait. MySQL does not: a
-global read lock keeps all commits waiting while the snapshot is taken and the place is read. A snapshot cannot be shared by connections, so one of them reads all tables, one after the other.
+global read lock keeps all commits waiting while the snapshot is taken and the place is read. A snapshot cannot be
+shared by connections, so one of them reads all tables, one after the other.
 """
 
 from __future__ import annotations

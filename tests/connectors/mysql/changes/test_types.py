@@ -24,6 +24,7 @@ _MORE = [
     ("CHAR(3) CHARACTER SET utf16", ["'ü'"]),
     ("VARCHAR(300) CHARACTER SET ucs2", ["'ü'"]),
     ("VARCHAR(20) CHARACTER SET latin1", ["_latin1 x'80818de9'"]),
+    ("DECIMAL(6,2) ZEROFILL", ["1.5"]),
     ("TINYTEXT", ["'tiny'"]),
     ("MEDIUMTEXT CHARACTER SET cp1251", ["'Привет'"]),
     ("ENUM('a', 'é') CHARACTER SET latin1", ["'é'", "''"]),
