@@ -60,7 +60,7 @@ def test_a_reader_that_is_gone(tmp_path: Path, postgres_database: str) -> None:
     execute(postgres_database, "SELECT pg_drop_replication_slot('flowctl_shop_cdc')")
     assert "its reader in the source is gone" in flow.run("plan", "flow.yaml", expect=0).words
     text = flow.spec.read_text()
-    flow.write(text.replace("  pg: {", "  other: {"))
+    flow.write(text.replace("  source: {", "  other: {"))
     assert "the spec has no connection pg" in flow.run("plan", "flow.yaml", expect=0).words
     assert "--reader-is-gone" in flow.run("state", "end-stream", "flow.yaml", "cdc", "--yes", expect=64).words
     flow.run("state", "end-stream", "flow.yaml", "cdc", "--reader-is-gone", "--yes", expect=0)

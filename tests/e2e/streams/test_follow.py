@@ -16,6 +16,7 @@ import pytest
 from flowctl.engine.processes import resident_bytes
 from tests.e2e.flows import Flow
 from tests.e2e.streams.flow import flush, place, write_flow
+from tests.e2e.streams.sources import database_of
 from tests.e2e.streams.targets import (
     DeltaPlace,
     are_equal,
@@ -72,7 +73,7 @@ def test_targets_follow_the_source(tmp_path: Path, postgres_database: str) -> No
     workload = Workload(postgres_database, seed=11, big=20_000, rows=300)
     workload.create()
     targets = ("dw", "lake", "lite")
-    polled = '  polled: {from: "pg:public.tags", to: "lake:polled", mode: truncate, every: 1s}\n'
+    polled = '  polled: {from: "source:public.tags", to: "lake:polled", mode: truncate, every: 1s}\n'
     flow = write_flow(tmp_path, postgres_database, targets, polled, FAST)
     with followed(flow):
         workload.start(pause=0.02)
@@ -80,7 +81,7 @@ def test_targets_follow_the_source(tmp_path: Path, postgres_database: str) -> No
         until = time.monotonic() + 12
         while time.monotonic() < until:
             try:
-                found += orphans(postgres_database, "dw")
+                found += orphans(postgres_database)
             except psycopg.errors.UndefinedTable:
                 time.sleep(0.2)
         workload.stop()
@@ -95,7 +96,7 @@ def test_a_followed_stream_is_left_to_its_process(tmp_path: Path, postgres_datab
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute("CREATE TABLE one (id int PRIMARY KEY); CREATE TABLE two (id int)")
     tables = '  one: {from: "cdc:public.one", to: "lake:one", mode: merge}\n'
-    tables += '  two: {from: "pg:public.two", to: "lake:two", mode: truncate}\n'
+    tables += '  two: {from: "source:public.two", to: "lake:two", mode: truncate}\n'
     flow = write_flow(tmp_path, postgres_database, [], tables, FAST)
     with followed(flow):
         wait_for(lambda: (tmp_path / "lake" / "one").exists())
@@ -135,8 +136,7 @@ def test_random_kills_of_a_followed_stream(seed: int, tmp_path: Path, postgres_d
     targets = ("dw", "lake", "lite")
     log = '  orders_log: {from: "cdc:public.orders", to: "lake:orders_log", mode: append}\n'
     flow = write_flow(tmp_path, postgres_database, targets, log, FAST)
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        connection.execute("SELECT pg_create_logical_replication_slot('oracle', 'test_decoding')")
+    oracle = database_of(postgres_database).oracle()
     flow.apply()
     workload.start(pause=0.02)
     try:
@@ -152,7 +152,7 @@ def test_random_kills_of_a_followed_stream(seed: int, tmp_path: Path, postgres_d
     flow.apply()
     for target in targets:
         must_equal(postgres_database, place(flow, postgres_database, target))
-    must_have_every_change(postgres_database, "oracle", DeltaPlace(tmp_path / "lake"), {"orders": "orders_log"})
+    must_have_every_change(oracle, DeltaPlace(tmp_path / "lake"), {"orders": "orders_log"})
 
 
 @pytest.mark.full

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from tests.e2e.flows import Flow
 from tests.e2e.streams.flow import flush, write_flow
+from tests.e2e.streams.sources import database_of
 from tests.e2e.streams.targets import DeltaPlace, are_equal, must_equal, must_have_every_change, slots
 from tests.e2e.streams.test_follow import followed, wait_for
 from tests.e2e.streams.test_tables import ONE, TWO, begun, execute, insert, must_have_all
@@ -83,8 +83,7 @@ def test_two_flows_follow_one_slot(tmp_path: Path, postgres_database: str) -> No
     first = flow_in(tmp_path / "a", postgres_database, PATTERN, "batch: {every: 1s, rows: 2000}")
     second = flow_in(tmp_path / "b", postgres_database, PATTERN + log, f"{LANDED}, batch: {{every: 1s, rows: 700}}")
     first.apply()
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        connection.execute("SELECT pg_create_logical_replication_slot('oracle', 'test_decoding')")
+    oracle = database_of(postgres_database).oracle()
     second.apply()
     with followed(first):
         workload.start(pause=0.02)
@@ -98,6 +97,5 @@ def test_two_flows_follow_one_slot(tmp_path: Path, postgres_database: str) -> No
             flush(postgres_database)
             wait_for(lambda: are_equal(postgres_database, DeltaPlace(tmp_path / "b" / "lake")), 120)
     must_equal(postgres_database, DeltaPlace(tmp_path / "a" / "lake"), TABLES)
-    must_have_every_change(postgres_database, "oracle", DeltaPlace(tmp_path / "b" / "lake"), {"orders": "orders_log"})
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        connection.execute("SELECT pg_drop_replication_slot('oracle')")
+    must_have_every_change(oracle, DeltaPlace(tmp_path / "b" / "lake"), {"orders": "orders_log"})
+    oracle.end()
