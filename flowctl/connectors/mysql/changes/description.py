@@ -56,7 +56,7 @@ def describe(connection: MysqlConnection, stream: StreamSpec, objects: Sequence[
         oldest=BinlogPosition(server.oldest(connection, files[0], wants_files=by_files)),
         problems=tuple(_table_problems(connection, tables, status)),
         advice=tuple(_advice(found)),
-        health={"log": f"{text.counted(len(files), 'file')}, {text.size(sum(file.size for file in files))}"},
+        health={"begins with": f"{files[0].name}, {text.size(sum(file.size for file in files))} in all"},
     )
 
 

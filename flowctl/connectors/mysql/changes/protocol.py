@@ -18,6 +18,8 @@ _DUMP, _DUMP_GTID = 0x12, 0x1E
 _FIRST_OFFSET = 4
 #: The server cannot send what follows: it has purged it, or never had it.
 _NO_LOG = 1236
+#: MariaDB's for a reader whose `server_id` another one has; MySQL's is the one above.
+_TAKEN = 4052
 #: Seconds between two events of an idle server, and until a silent one counts as gone.
 HEARTBEAT_SECONDS, SILENT_SECONDS = 0.5, 60.0
 
@@ -28,6 +30,7 @@ class LogReader:
 
     driver: Any
     stream: str
+    server_id: int
     _checksums: bool = False
 
     def events(self) -> Iterator[Event]:
@@ -38,8 +41,8 @@ class LogReader:
             try:
                 packet = self.driver._read_packet()
             except pymysql.err.Error as error:
-                if code_of(error) == _NO_LOG:
-                    raise self._lost(str(error.args[1])) from error
+                if code_of(error) in (_NO_LOG, _TAKEN):
+                    raise self._ended(str(error.args[1])) from error
                 raise
             if packet.is_eof_packet():
                 raise TransientError("the server has ended the log's connection", hint="Wait: it is opened again")
@@ -48,7 +51,12 @@ class LogReader:
                 self._checksums = says_checksums(event.body)
             yield event
 
-    def _lost(self, why: str) -> StoppedByPolicy:
+    def _ended(self, why: str) -> StoppedByPolicy | TransientError:
+        if "same server_uuid" in why:
+            return TransientError(
+                f"something else reads the log as server_id {self.server_id}",
+                hint="End it, or choose another `server_id` for the stream: it starts again",
+            )
         return StoppedByPolicy(
             f"the position of stream {self.stream} is lost: {why}",
             hint=f"Run `flowctl state resnapshot SPEC {self.stream}`: it reads the tables again",
@@ -71,7 +79,7 @@ def reading(client: Client, stream: str, server_id: int, after: str) -> Iterator
         _start(connection, server_id, after)
         has_checksums = checksum != "NONE"  # also of what comes before the format's description
         connection.driver._sock.settimeout(SILENT_SECONDS)
-        yield LogReader(connection.driver, stream, has_checksums)
+        yield LogReader(connection.driver, stream, server_id, has_checksums)
 
 
 def _start(connection: MysqlConnection, server_id: int, after: str) -> None:
