@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def write_flow(
     flow, database = Flow(folder, PASSWORD), database_of(url)
     dw, pattern = database.dw()
     patterns = "\n".join(PATTERNS[target].replace("DW", pattern) for target in targets)
-    entries = f"{patterns}\n{tables}".replace("cdc:public.", f"cdc:{database.prefix}")
+    entries = re.sub(r"\b(cdc|source):public\.", rf"\1:{database.prefix}", f"{patterns}\n{tables}")
     flow.write(f"""
 version: 1
 flow: shop

@@ -28,17 +28,17 @@ def engine_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.server
-def test_targets_equal_the_source_after_each_pass(tmp_path: Path, source_url: str, engine_url: str) -> None:
-    workload = Workload(source_url, seed=1, big=20_000, rows=700)
+def test_targets_equal_the_source_after_each_pass(tmp_path: Path, each_source_url: str, engine_url: str) -> None:
+    workload = Workload(each_source_url, seed=1, big=20_000, rows=700)
     workload.create()
     targets = ("dw", "lake", "lite")
-    flow = write_flow(tmp_path, source_url, targets, spark=engine_url)
+    flow = write_flow(tmp_path, each_source_url, targets, spark=engine_url)
     for _ in range(3):
-        flush(source_url)
+        flush(each_source_url)
         flow.apply()
         for target in targets:
-            must_equal(source_url, place(flow, source_url, target))
-        assert not orphans(source_url)
+            must_equal(each_source_url, place(flow, each_source_url, target))
+        assert not orphans(each_source_url)
         workload.run(60)
 
 
