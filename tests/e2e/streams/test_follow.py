@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
+import pymysql
 import pytest
 
 from flowctl.engine.processes import resident_bytes
@@ -82,7 +83,7 @@ def test_targets_follow_the_source(tmp_path: Path, source_url: str) -> None:
         while time.monotonic() < until:
             try:
                 found += orphans(source_url)
-            except psycopg.errors.UndefinedTable:
+            except (psycopg.errors.UndefinedTable, pymysql.err.ProgrammingError):
                 time.sleep(0.2)
         workload.stop()
         flush(source_url)

@@ -31,8 +31,8 @@ _AT_ONCE = 1_000
 _SECOND = 1_000_000
 
 _REFUSED = {
-    Kind.PARTIAL_UPDATE: ("parts of JSON values", "SET GLOBAL binlog_row_value_options = ''"),
-    Kind.PAYLOAD: ("compressed transactions", "SET GLOBAL binlog_transaction_compression = OFF"),
+    Kind.PARTIAL_UPDATE: ("parts of JSON values", "Run SET GLOBAL binlog_row_value_options = ''"),
+    Kind.PAYLOAD: ("compressed transactions", "Run SET GLOBAL binlog_transaction_compression = OFF"),
     Kind.START_ENCRYPTION: ("encrypted events", "Update the server, or turn encrypt_binlog off"),
     Kind.INCIDENT: ("a gap, which the server has noted (an incident event)", "Look at the server's error log"),
 }
@@ -196,7 +196,9 @@ class Reader:
         number, splitter = found
         rows = events.rows(event.kind, event.body)
         if not rows.is_whole or rows.columns != len(splitter.sizes):
-            self._refuse("rows without some of their columns (binlog_row_image)", "SET GLOBAL binlog_row_image = FULL")
+            self._refuse(
+                "rows without some of their columns (binlog_row_image)", "Set binlog_row_image = FULL in all sessions"
+            )
         assert self._gtid is not None
         if self._gtid.flags & PREPARED:
             self._refuse("rows of a prepared XA transaction", "Leave these tables out of XA transactions")

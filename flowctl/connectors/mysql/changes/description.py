@@ -106,7 +106,7 @@ def _account(user: str) -> str:
 def _replicas(connection: MysqlConnection) -> dict[int, str]:
     """Server ids with their hosts, as far as the user may see them."""
     try:
-        rows = connection.fetch("SHOW SLAVE HOSTS" if connection.facts.is_mariadb else "SHOW REPLICAS")
+        rows = connection.fetch(server.replicas_query(connection))
     except Exception as error:
         if code_of(error) not in RIGHTS:
             raise

@@ -167,7 +167,7 @@ def table_map(body: memoryview, *, is_mariadb: bool) -> TableMap:
         raise StoppedByPolicy(
             f"the log has changes of {database}.{name} without the names of its columns: binlog_row_metadata was not "
             "FULL",
-            hint="SET GLOBAL binlog_row_metadata = FULL, and in my.cnf; then resnapshot the stream",
+            hint="Set binlog_row_metadata = FULL, in my.cnf too, then run `flowctl state resnapshot` for the stream",
         )
     return TableMap(id, database, name, _columns(types, metas, more, is_mariadb=is_mariadb))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,8 @@ from flowctl.model import binlog
 
 #: The file begins with its header behind this offset.
 FIRST_OFFSET = 4
-#: MySQL 8.4 has other words for the same.
-_NEW_WORDS = (8, 2)
+#: MySQL has other words for the same since then, and has dropped the older ones in 8.4.
+_NEW_STATUS, _NEW_REPLICAS = (8, 2, 0), (8, 0, 22)
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,18 @@ def files(connection: MysqlConnection) -> list[LogFile]:
 
 def status(connection: MysqlConnection) -> Mapping[str, Any]:
     """The newest file, the place in it, and the databases to which the log is limited."""
-    version = tuple(int(part) for part in connection.facts.version.split(".")[:2])
-    is_new = not connection.facts.is_mariadb and version >= _NEW_WORDS
-    rows = connection.fetch("SHOW BINARY LOG STATUS" if is_new else "SHOW MASTER STATUS")
+    rows = connection.fetch("SHOW BINARY LOG STATUS" if _is_mysql(connection, _NEW_STATUS) else "SHOW MASTER STATUS")
     names = ("file", "offset", "do", "ignore")
     return dict(zip(names, rows[0], strict=False)) if rows else {}
+
+
+def replicas_query(connection: MysqlConnection) -> str:
+    return "SHOW REPLICAS" if _is_mysql(connection, _NEW_REPLICAS) else "SHOW SLAVE HOSTS"
+
+
+def _is_mysql(connection: MysqlConnection, since: tuple[int, int, int]) -> bool:
+    version = tuple(int(part) for part in re.findall(r"\d+", connection.facts.version)[:3])
+    return not connection.facts.is_mariadb and version >= since
 
 
 def has_gtids(connection: MysqlConnection) -> bool:
