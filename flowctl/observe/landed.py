@@ -100,7 +100,8 @@ class LandedSource(StreamSource):
         creates_reader: bool,
         reach: Callable[[], None] | None = None,
     ) -> AbstractContextManager[Moment]:
-        return self.source.moment(stream, objects, creates_reader=False, reach=reach)
+        other = self._other(stream, self._recorded() or StreamState())  # its positions are those of the batches
+        return self.source.moment(other, objects, creates_reader=False, reach=reach)
 
     def reach_standbys(self) -> None:
         self.source.reach_standbys()

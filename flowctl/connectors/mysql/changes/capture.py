@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ IDLE_SECONDS = 300.0
 #: Transactions of others after which to look at anything else.
 _AT_ONCE = 1_000
 _SECOND = 1_000_000
+_WORDS = re.compile(r"[\w$]+")
 
 _REFUSED = {
     Kind.PARTIAL_UPDATE: ("parts of JSON values", "Run SET GLOBAL binlog_row_value_options = ''"),
@@ -57,9 +59,10 @@ class Tables:
 
     def concerns(self, query: events.Query) -> bool:
         """Whether a statement may have changed rows of one of them, also by a trigger."""
-        text = query.text.lower()
         databases = {database for database, _ in self.objects}
-        return self.fold(query.database) in databases or any(name.lower() in text for _, name in self.objects)
+        words = {word.lower() for word in _WORDS.findall(query.text)}
+        named = any({*_WORDS.findall(name.lower())} <= words for _, name in self.objects)
+        return named or self.fold(query.database) in databases
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from flowctl.connectors.mysql.changes.wire import Value, Wire, reader
+from flowctl.connectors.mysql.changes.wire import Wire
 
 
 @dataclass(frozen=True)
@@ -48,27 +48,28 @@ class RowSplitter:
 
 
 class RowReader:
-    """Reads the values of some columns (``wanted``: their places)."""
+    """Finds the values of some columns (``wanted``: their places) in images, as they lie there."""
 
     def __init__(self, wires: Sequence[Wire], wanted: Sequence[int]) -> None:
-        self._places = {bit: place for place, bit in enumerate(wanted)}
-        self._plan = [
-            (bit, reader(wire) if bit in self._places else None, *wire.size) for bit, wire in enumerate(wires)
-        ]
+        places = {bit: place for place, bit in enumerate(wanted)}
+        self._width = len(wanted)
+        self._null_bytes = (len(wires) + 7) // 8
+        self._plan = [(1 << bit, places.get(bit, -1), *wire.size) for bit, wire in enumerate(wires)]
 
-    def read(self, data: bytes, at: int) -> tuple[list[Value], int]:
-        """The values of one image, in the order of ``wanted``, and the place after it."""
-        nulls = (len(self._plan) + 7) // 8
-        flags = int.from_bytes(data[at : at + nulls], "little")
-        at += nulls
-        values: list[Value] = [None] * len(self._places)
-        for bit, read, fixed, prefix in self._plan:
-            if flags >> bit & 1:
+    def read(self, data: bytes, at: int) -> tuple[list[bytes | None], int]:
+        """Of one image, in the order of ``wanted``, and the place after it."""
+        start = at + self._null_bytes
+        nulls = int.from_bytes(data[at:start], "little")
+        values: list[bytes | None] = [None] * self._width
+        for bit, place, fixed, prefix in self._plan:
+            if nulls & bit:
                 continue
-            if read is not None:
-                values[self._places[bit]], at = read(data, at)
-            elif prefix:
-                at += prefix + int.from_bytes(data[at : at + prefix], "little")
+            if prefix:
+                begin = start + prefix
+                end = begin + int.from_bytes(data[start:begin], "little")
             else:
-                at += fixed
-        return values, at
+                begin, end = start, start + fixed
+            if place >= 0:
+                values[place] = data[begin:end]
+            start = end
+        return values, start

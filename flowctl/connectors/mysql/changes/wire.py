@@ -1,6 +1,6 @@
 """How a column lies in a row of the log: its length, its text as a query returns it, and the type that it has.
 
-Each reader returns what ``SELECT`` returns for the same value, so that the conversion of
+Each converter returns what ``SELECT`` returns for the same value, so that the conversion of
 :mod:`flowctl.connectors.mysql.columns` is the same for both. Source of the formats: MySQL's `rows_event.h` and
 MariaDB's `field.cc`.
 """
@@ -12,14 +12,12 @@ import json
 import socket
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flowctl.connectors.mysql.changes.events import WireColumn
 
 Value = str | bytes | None
-#: The value that begins at a place, and the place after it.
-Reader = Callable[[bytes, int], tuple[Value, int]]
 
 _INTEGERS = {1: ("tinyint", 1), 2: ("smallint", 2), 9: ("mediumint", 3), 3: ("int", 4), 8: ("bigint", 8)}
 _FLOAT, _DOUBLE, _DATE, _YEAR, _VARCHAR, _BIT, _TIMESTAMP, _DATETIME, _TIME = 4, 5, 10, 13, 15, 16, 17, 18, 19
@@ -64,6 +62,11 @@ class Wire:
         if self.type == _CHAR:
             return self.meta[1] | ((self.meta[0] & 0x30) ^ 0x30) << 4
         return int.from_bytes(self.meta, "little")
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether the log leaves out zeros at the end."""
+        return self.type == _CHAR and not self.charset
 
     @property
     def size(self) -> tuple[int, int]:
@@ -145,32 +148,14 @@ def why_unreadable(wire: Wire) -> str:
     return ""
 
 
-def reader(wire: Wire) -> Reader:
-    """For columns that are readable."""
-    fixed, prefix = wire.size
-    if prefix:
-        return _with_length(prefix, _content(wire))
+def converter(wire: Wire) -> Callable[[bytes], Value]:
+    """Of the bytes of one value, for columns that are readable."""
+    if wire.size[1]:
+        return _content(wire)
     if wire.type in _INTEGERS:
-        return _integer(fixed, is_unsigned=wire.is_unsigned)
-    convert = _converter(wire)
-    return lambda data, at: (convert(data[at : at + fixed]), at + fixed)
-
-
-def _with_length(prefix: int, content: Callable[[bytes], Value]) -> Reader:
-    def read(data: bytes, at: int) -> tuple[Value, int]:
-        start = at + prefix
-        end = start + int.from_bytes(data[at:start], "little")
-        return content(data[start:end]), end
-
-    return read
-
-
-def _integer(size: int, *, is_unsigned: bool) -> Reader:
-    def read(data: bytes, at: int) -> tuple[Value, int]:
-        end = at + size
-        return str(int.from_bytes(data[at:end], "little", signed=not is_unsigned)), end
-
-    return read
+        is_signed = not wire.is_unsigned
+        return lambda data: str(int.from_bytes(data, "little", signed=is_signed))
+    return _fixed(wire)
 
 
 def _content(wire: Wire) -> Callable[[bytes], Value]:
@@ -181,13 +166,13 @@ def _content(wire: Wire) -> Callable[[bytes], Value]:
     if wire.charset:
         codec = CODECS[wire.charset]
         return lambda data: _decoded(data, codec)
-    if wire.type == _CHAR:
+    if wire.is_padded:
         length = wire.length
         return lambda data: data.ljust(length, b"\0")
     return bytes
 
 
-def _converter(wire: Wire) -> Callable[[bytes], Value]:
+def _fixed(wire: Wire) -> Callable[[bytes], Value]:
     match wire.type:
         case 4:
             return lambda data: _number(struct.unpack("<f", data)[0])
@@ -207,29 +192,27 @@ def _converter(wire: Wire) -> Callable[[bytes], Value]:
             return lambda data: _time(data, wire.meta[0])
         case 246:
             precision, scale = wire.meta
-            return lambda data: decimal_text(data, precision, scale)
+            groups = [(digits, _DIGIT_BYTES[digits]) for digits in _groups(precision, scale)]
+            return lambda data: _decimal(data, groups, precision - scale)
         case 247:
             return lambda data: _member(wire.members, int.from_bytes(data, "little"))
         case _:
             return lambda data: _chosen(wire.members, int.from_bytes(data, "little"))
 
 
-def decimal_text(data: bytes, precision: int, scale: int) -> str:
-    """Nine digits in four bytes, left over ones at both ends; the first bit is the sign, negatives are inverted."""
-    is_negative = not data[0] & 0x80
-    raw = bytearray(data)
-    raw[0] ^= 0x80
-    if is_negative:
-        raw = bytearray(byte ^ 0xFF for byte in raw)
-    groups, at = [], 0
-    for digits in _groups(precision, scale):
-        size = _DIGIT_BYTES[digits]
-        groups.append(f"{int.from_bytes(raw[at : at + size], 'big'):0{digits}d}")
-        at += size
-    text = "".join(groups)
-    whole, fraction = text[: precision - scale].lstrip("0") or "0", text[precision - scale :]
+def _decimal(data: bytes, groups: Sequence[tuple[int, int]], whole_digits: int) -> str:
+    """Up to nine digits in up to four bytes each; the first bit is the sign, negatives are inverted."""
+    number, is_negative = int.from_bytes(data, "big"), not data[0] & 0x80
+    bits = 8 * len(data)
+    number ^= ((1 << bits) - 1) >> 1 if is_negative else 1 << bits - 1
+    found = []
+    for digits, size in groups:
+        bits -= 8 * size
+        found.append(f"{number >> bits & (1 << 8 * size) - 1:0{digits}d}")
+    text = "".join(found)
+    whole, fraction = text[:whole_digits].lstrip("0") or "0", text[whole_digits:]
     sign = "-" if is_negative and text.strip("0") else ""
-    return f"{sign}{whole}.{fraction}" if scale else f"{sign}{whole}"
+    return f"{sign}{whole}.{fraction}" if fraction else f"{sign}{whole}"
 
 
 def _groups(precision: int, scale: int) -> list[int]:

@@ -99,17 +99,17 @@ def _as_text(columns: tuple[Column, ...]) -> dict[str, str]:
 
 def test_every_known_character_set_is_decoded_as_the_server_does(script: Script) -> None:
     """Of the character sets with one byte for each character: all of their bytes."""
-    from flowctl.connectors.mysql.changes.wire import WireColumn, reader, wire_of
+    from flowctl.connectors.mysql.changes.wire import WireColumn, converter, wire_of
 
     single = [name for name, codec in CODECS.items() if not codec.startswith("utf")]
     for name in single:
         script(f"CREATE TABLE letters_{name} (code int PRIMARY KEY, letter varchar(2) CHARACTER SET {name})")
         codes = ", ".join(f"({code}, CHAR({code} USING {name}))" for code in range(1, 128 if name == "ascii" else 256))
         script(f"SET sql_mode = ''; INSERT INTO letters_{name} VALUES {codes}")
-        read = reader(wire_of(WireColumn("letter", 15, b"\x02\x00", collation=1), name, ""))
+        read = converter(wire_of(WireColumn("letter", 15, b"\x02\x00", collation=1), name, ""))
         for code, raw, expected in script(f"SELECT code, HEX(letter), letter FROM letters_{name}"):
             data = bytes.fromhex(raw)
-            assert read(bytes([len(data)]) + data, 0)[0] == expected, (name, code)
+            assert read(data) == expected, (name, code)
 
 
 @pytest.mark.parametrize(
