@@ -31,7 +31,7 @@ def write_flow(
     flow, database = Flow(folder, PASSWORD), database_of(url)
     dw, pattern = database.dw()
     patterns = "\n".join(PATTERNS[target].replace("DW", pattern) for target in targets)
-    entries = re.sub(r"\b(cdc|source):public\.", rf"\1:{database.prefix}", f"{patterns}\n{tables}")
+    entries = named_there(url, f"{patterns}\n{tables}")
     flow.write(f"""
 version: 1
 flow: shop
@@ -48,6 +48,11 @@ tables:
 {entries}
 """)
     return flow
+
+
+def named_there(url: str, tables: str) -> str:
+    """Entries of tables with the names that they have in the source at ``url``."""
+    return re.sub(r"\b(cdc|source):public\.", rf"\1:{database_of(url).prefix}", tables)
 
 
 def place(flow: Flow, url: str, target: str) -> DwPlace | DeltaPlace | SqlitePlace:

@@ -64,12 +64,12 @@ def test_what_the_first_flow_no_longer_has(tmp_path: Path, source_url: str) -> N
     write_flow(tmp_path / "a", source_url, [], ONE, "batch: {rows: 3}")
     insert(source_url, 50, ["one", "two"])
     first.apply()
-    assert "public.two is not captured" in second.apply(expect=6).words
+    assert f"{database_of(source_url).prefix}two is not captured" in second.apply(expect=6).words
 
 
-def test_nothing_was_captured_yet(tmp_path: Path, source_url: str) -> None:
-    execute(source_url, "CREATE TABLE one (id int PRIMARY KEY, value text)")
-    second = flow_in(tmp_path / "b", source_url, ONE, LANDED)
+def test_nothing_was_captured_yet(tmp_path: Path, postgres_database: str) -> None:
+    execute(postgres_database, "CREATE TABLE one (id int PRIMARY KEY, value text)")
+    second = flow_in(tmp_path / "b", postgres_database, ONE, LANDED)
     assert "nothing has been captured in" in second.apply(expect=6).words
     second.write(second.spec.read_text().replace(LANDED, f"{LANDED}, slot: mine, heartbeat: 1m"))
     words = second.run("validate", "flow.yaml", expect=3).words

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.e2e.flows import Flow
-from tests.e2e.streams.flow import flush, write_flow
+from tests.e2e.streams.flow import flush, named_there, write_flow
 from tests.e2e.streams.sources import database_of
 from tests.e2e.streams.targets import DeltaPlace, must_equal
 
@@ -117,7 +117,7 @@ def test_a_detached_table_catches_up(tmp_path: Path, postgres_database: str) -> 
 def test_a_removed_table_returns(tmp_path: Path, source_url: str) -> None:
     flow = begun(tmp_path, source_url)
     whole = flow.spec.read_text()
-    flow.write(whole.replace(TWO, ""))
+    flow.write(whole.replace(named_there(source_url, TWO), ""))
     insert(source_url, 2)
     assert "two" in flow.apply().words  # shown as removed
     insert(source_url, 3)
@@ -253,7 +253,7 @@ def test_a_stream_without_snapshots(tmp_path: Path, source_url: str) -> None:
     flow.apply()
     insert(source_url, 2)
     flow.apply()
-    flow.write(flow.spec.read_text() + THREE)
+    flow.write(flow.spec.read_text() + named_there(source_url, THREE))
     flow.apply()
     insert(source_url, 3)
     flow.apply()
