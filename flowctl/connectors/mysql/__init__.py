@@ -1,4 +1,5 @@
-"""MySQL and MariaDB: a landed source (this process streams one consistent snapshot) and a transactional target."""
+"""MySQL and MariaDB: a landed source (this process streams one consistent snapshot), a source of changes (the binary
+log), and a transactional target."""
 
 from __future__ import annotations
 
