@@ -14,7 +14,7 @@ from tests.e2e.streams.test_follow import wait_for
 from tests.e2e.streams.test_tables import ONE, begun, execute, insert
 from tests.services import mariadb
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.full]
 HISTORY = '  history: {from: "cdc:public.one", to: "lake:history", mode: scd2}\n'
 
 
@@ -45,7 +45,6 @@ def must_be_repaired(flow: Flow, url: str, name: str = "cdc") -> None:
     must_equal(url, DeltaPlace(flow.folder / "lake"), ["one"])
 
 
-@pytest.mark.full
 def test_a_stream_by_file_and_offset(tmp_path: Path, mysql_database: str) -> None:
     flow = begun(tmp_path, mysql_database, ONE + HISTORY, "position: file, batch: {rows: 2}")
     for number in range(2, 8):
@@ -62,7 +61,7 @@ def test_a_stream_by_file_and_offset(tmp_path: Path, mysql_database: str) -> Non
     must_be_repaired(flow, mysql_database)
 
 
-@pytest.mark.parametrize("position", ["gtid", pytest.param("file", marks=pytest.mark.full)])
+@pytest.mark.parametrize("position", ["gtid", "file"])
 def test_the_server_has_purged_its_log(position: str, server: mariadb.Server, tmp_path: Path) -> None:
     url = server.url
     flow = begun(tmp_path, url, ONE, f"position: {position}")
@@ -81,7 +80,6 @@ def test_the_server_has_purged_its_log(position: str, server: mariadb.Server, tm
     must_be_repaired(flow, url)
 
 
-@pytest.mark.full
 def test_a_log_that_was_reset(server: mariadb.Server, tmp_path: Path) -> None:
     url = server.url
     flow = begun(tmp_path, url, ONE)
@@ -95,7 +93,6 @@ def test_a_log_that_was_reset(server: mariadb.Server, tmp_path: Path) -> None:
     must_be_repaired(flow, url)
 
 
-@pytest.mark.full
 def test_a_table_that_was_renamed_is_read_again(tmp_path: Path, mysql_database: str) -> None:
     flow = begun(tmp_path, mysql_database, ONE + HISTORY)
     execute(
@@ -112,7 +109,6 @@ def test_a_table_that_was_renamed_is_read_again(tmp_path: Path, mysql_database: 
     must_be_history(mysql_database, DeltaPlace(tmp_path / "lake"), "one", "history", ["id"])
 
 
-@pytest.mark.full
 def test_a_statement_without_its_rows_stops_the_stream(tmp_path: Path, mysql_database: str) -> None:
     flow = begun(tmp_path, mysql_database, ONE)
     execute(mysql_database, "SET tx_isolation = 'REPEATABLE-READ', binlog_format = STATEMENT; DELETE FROM one")
@@ -123,7 +119,6 @@ def test_a_statement_without_its_rows_stops_the_stream(tmp_path: Path, mysql_dat
     must_be_repaired(flow, mysql_database)
 
 
-@pytest.mark.full
 def test_another_server_of_the_topology_takes_over(server: mariadb.Server, tmp_path: Path) -> None:
     """Under the same address, with other files and its own server_id, and the same GTIDs."""
     url = server.url

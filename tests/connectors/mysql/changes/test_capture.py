@@ -27,7 +27,7 @@ ID = (Column("id", INT32),)
 FILES = replace(STREAM, options={"position": "file"})
 
 
-@pytest.fixture(params=[STREAM, FILES], ids=["gtid", "file"])
+@pytest.fixture(params=[STREAM, pytest.param(FILES, marks=pytest.mark.full)], ids=["gtid", "file"])
 def begun(request: pytest.FixtureRequest, mysql_database: str, script: Script, tmp_path: Path) -> Captured:
     return begin(request.param, mysql_database, script, tmp_path)
 
