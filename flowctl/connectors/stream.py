@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from flowctl.connectors.source import Relation, Snapshot
+    from flowctl.connectors.source import Capture, Relation, Snapshot
     from flowctl.model.position import Position
 
 
@@ -52,6 +52,8 @@ class StreamInfo:
     be used, empty if it can. ``active`` names who reads it now. ``lag`` and ``retained`` are in bytes: from the
     reader to the head, and what the source keeps for it. ``published`` identifies what makes the source send the
     changes (a publication): one that was made again, or changed, has none from in between; empty if there is none.
+    ``keeps_reader``: whether the source keeps its log for a reader that is made for the stream (a slot); otherwise it
+    discards it by itself, and ``oldest`` is what it still has.
     ``source_changes`` are the statements that a run would execute in the source first; ``problems`` what a run cannot
     repair, ``advice`` what works today and may hurt later. ``tables`` are described as they are read through the
     stream, without columns that it does not deliver; None for one that does not exist. ``health`` has further facts by
@@ -69,6 +71,7 @@ class StreamInfo:
     lag: int | None = None
     retained: int | None = None
     published: str = ""
+    keeps_reader: bool = True
     problems: tuple[StreamProblem, ...] = ()
     advice: tuple[StreamProblem, ...] = ()
     source_changes: tuple[str, ...] = ()
@@ -76,17 +79,31 @@ class StreamInfo:
     health: Mapping[str, int | str] = field(default_factory=dict)
 
 
-class Moment(ABC):
+@dataclass(frozen=True)
+class Moment:
     """A consistent point, while its context is open. ``at`` is its place in the log, ``event_at`` its time, as RFC 3339
-    by the source's clock."""
+    by the source's clock, ``commit`` the place as :meth:`StreamSource.commit_text` writes it."""
 
     at: Position
     event_at: str
+    commit: str
+
+
+class DirectMoment(Moment, ABC):
+    """One whose tables the source itself reads."""
 
     @abstractmethod
     def snapshot(
         self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
     ) -> AbstractContextManager[Snapshot]:
+        """Shows what committed before the moment, and nothing else."""
+
+
+class LandedMoment(Moment, ABC):
+    """One whose tables this process alone reads, into the buffer."""
+
+    @abstractmethod
+    def capture(self, relation: Relation, info: TableInfo) -> AbstractContextManager[Capture]:
         """Shows what committed before the moment, and nothing else."""
 
 
@@ -164,6 +181,10 @@ class StreamSource(ABC):
     @abstractmethod
     def order_of(self, position: Position) -> int:
         """Where the position is among the ``lsn`` of captured rows: those below committed before it."""
+
+    @abstractmethod
+    def commit_text(self, order: int) -> str:
+        """The ``lsn`` of a captured row as text, for `_commit_lsn`."""
 
     @abstractmethod
     def position_at(self, order: int) -> Position:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from flowctl.model import codec, types, value
+from flowctl.model import binlog, codec, types, value
 from flowctl.model.table_info import Column
 from flowctl.model.value import TypedValue
 from flowctl.text import counted
@@ -105,6 +105,23 @@ class LsnPosition:
 
 
 @dataclass(frozen=True)
+class BinlogPosition:
+    """A place in the binary log of MySQL or MariaDB, as :mod:`flowctl.model.binlog` describes it."""
+
+    place: str
+
+    def __str__(self) -> str:
+        return self.place
+
+    @property
+    def order(self) -> int:
+        return binlog.order_of(self.place)
+
+    def __gt__(self, other: BinlogPosition) -> bool:
+        return self.order > other.order
+
+
+@dataclass(frozen=True)
 class LandedPosition:
     """How far a table has applied a change stream: everything up to captured batch ``batch``. ``since`` is the moment
     of the table's snapshot, which has what committed before it; ``at`` is where the batch ends. Both are positions of
@@ -146,6 +163,7 @@ Position = (
     | VersionPosition
     | UpstreamPosition
     | LsnPosition
+    | BinlogPosition
     | LandedPosition
     | OffsetsPosition
 )
@@ -155,6 +173,19 @@ def lsn_from_text(text: str) -> LsnPosition:
     """``ValueError`` for anything but ``16/B374D848``."""
     high, _, low = text.partition("/")
     return LsnPosition(int(high, 16) << 32 | int(low, 16))
+
+
+def comparable(one: Position, other: Position) -> bool:
+    """Whether one of them is further in the log than the other, or both are equal."""
+    if isinstance(one, BinlogPosition) and isinstance(other, BinlogPosition):
+        return binlog.comparable(one.place, other.place)
+    return type(one) is type(other)
+
+
+def place_from_text(text: str) -> BinlogPosition:
+    """``ValueError`` for anything but a place in a binary log."""
+    binlog.order_of(text)
+    return BinlogPosition(text)
 
 
 def to_json(position: Position) -> dict[str, Any]:
@@ -173,6 +204,8 @@ def to_json(position: Position) -> dict[str, Any]:
             return {"kind": "upstream", "sequences": dict(sequences)}
         case LsnPosition():
             return {"kind": "lsn", "lsn": str(position)}
+        case BinlogPosition(place):
+            return {"kind": "binlog", "at": place}
         case LandedPosition(batch, at, since):
             return {"kind": "landed", "batch": batch, "at": at, "since": since}
         case OffsetsPosition(offsets, truncated):
@@ -199,6 +232,8 @@ def from_json(document: Mapping[str, Any]) -> Position:
             return UpstreamPosition(tuple(sorted(document["sequences"].items())))
         case "lsn":
             return lsn_from_text(document["lsn"])
+        case "binlog":
+            return place_from_text(document["at"])
         case "landed":
             return LandedPosition(document["batch"], document["at"], document["since"])
         case "offsets":
@@ -255,7 +290,7 @@ def describe(position: Position | None) -> str:
             return f"version {version}"
         case UpstreamPosition(sequences):
             return ", ".join(f"{table}#{seq}" for table, seq in sequences)
-        case LsnPosition():
+        case LsnPosition() | BinlogPosition():
             return str(position)
         case LandedPosition(batch, at):
             return f"{at} (batch {batch})" if at else f"batch {batch}"

@@ -100,7 +100,8 @@ class LandedSource(StreamSource):
         creates_reader: bool,
         reach: Callable[[], None] | None = None,
     ) -> AbstractContextManager[Moment]:
-        return self.source.moment(stream, objects, creates_reader=False, reach=reach)
+        other = self._other(stream, self._recorded() or StreamState())  # its positions are those of the batches
+        return self.source.moment(other, objects, creates_reader=False, reach=reach)
 
     def reach_standbys(self) -> None:
         self.source.reach_standbys()
@@ -149,6 +150,9 @@ class LandedSource(StreamSource):
 
     def order_of(self, position: Position) -> int:
         return self.source.order_of(position)
+
+    def commit_text(self, order: int) -> str:
+        return self.source.commit_text(order)
 
     def position_at(self, order: int) -> Position:
         return self.source.position_at(order)

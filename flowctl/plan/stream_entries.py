@@ -37,6 +37,8 @@ def _details(stream: StreamPlan) -> Iterator[Detail]:
         yield Detail("source", statement)
     if stream.action == "create" and stream.landed:
         yield Detail("begins", "reads its tables at a moment of the source, and changes from what was captured since")
+    elif stream.action == "create" and not _has_slot(stream):
+        yield Detail("begins", f"reads its tables at a moment of the {stream.label}, and changes from there")
     elif stream.action == "create":
         yield Detail("begins", f"creates the {stream.label}, and reads its tables at that moment")
     elif stream.lower is not None:
@@ -67,7 +69,13 @@ def _commits(lower: str, upper: str) -> str:
 
 def _kept(stream: StreamPlan) -> Iterator[Detail]:
     if facts := reader_facts(stream):
-        yield Detail("there" if stream.landed else "slot", ", ".join(facts))
+        what = "there" if stream.landed else "slot" if _has_slot(stream) else "log"
+        yield Detail(what, ", ".join(facts))
+
+
+def _has_slot(stream: StreamPlan) -> bool:
+    """Otherwise the source makes nothing for the stream."""
+    return stream.label.startswith("slot ")
 
 
 def reader_facts(stream: StreamPlan) -> list[str]:

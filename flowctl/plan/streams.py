@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from flowctl.changes.shape import Shape
 from flowctl.diagnostics import Mark
 from flowctl.model.interval import Interval
-from flowctl.model.position import LandedPosition, Position
+from flowctl.model.position import LandedPosition, Position, comparable
 from flowctl.model.step import Advance, Load, RecordOnly, Recover, Stopped, StreamAction, StreamPlan, StreamStep
 from flowctl.model.table_info import Column, TableInfo, same_identity
 from flowctl.observe.metadata import with_metadata
@@ -99,11 +99,13 @@ def former_stream(name: str, seen: SeenStream, spec: Spec) -> StreamPlan:
     """The item of a stream that no table reads any more: nothing is done with it."""
     stream, info = seen.state.stream, seen.info
     assert stream is not None
-    what = info.label if info is not None and info.oldest is not None else ""
+    what = info.label if info is not None and info.keeps_reader and info.oldest is not None else ""
     if stream.options.get("landed"):
         reason = "no table reads it any more"
     elif what:
         reason = f"no table reads it any more, but its {what} goes on keeping the log of {stream.connection}"
+    elif info is not None and not info.keeps_reader:
+        reason = "no table reads it any more"
     elif info is not None:
         reason = "no table reads it any more; its reader in the source is gone"
     else:
@@ -163,7 +165,8 @@ def _stop(case: StreamCase, lost: str) -> Stop | None:
     assert info is not None
     if found := next((problem for problem in info.problems if problem.object is None), None):
         return Stop(found.what, found.repair)
-    if not case.is_begun and not spec.landed and info.oldest is not None and not _is_own(case):
+    is_kept = info.keeps_reader and info.oldest is not None
+    if not case.is_begun and not spec.landed and is_kept and not _is_own(case):
         hint = f"Give the stream another name for it, or remove this one: {info.removal}"
         return Stop(f"the {info.label} exists and was not made by this flow", hint)
     if lost and spec.on_lost_position == "fail":
@@ -192,6 +195,10 @@ def _lost(case: StreamCase) -> str:
         return "the publication was changed, made again or dropped, and has no changes from in between"
     if info.lost:
         return info.lost
+    if not comparable(info.head, newest.upper):
+        return f"positions are of another kind now ({newest.upper} → {info.head})"
+    if _is_beyond(info.oldest, newest.upper) and not info.keeps_reader:
+        return f"the {info.label} begins at {info.oldest}, and captured is only up to {newest.upper}: it was purged"
     if _is_beyond(info.oldest, newest.upper):
         return f"the {info.label} is at {info.oldest}, and captured is only up to {newest.upper}"
     if not case.spec.landed and _is_beyond(newest.upper, info.head):

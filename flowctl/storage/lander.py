@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from flowctl import crashpoints
 from flowctl.changes.capture import CaptureSink, RowBuilder
-from flowctl.changes.segment import Op, segment_schema
+from flowctl.changes.segment import OF_TABLES, segment_schema
 from flowctl.changes.shape import Shape
 from flowctl.model.position import Position
 from flowctl.model.table_info import ObjectName
@@ -193,7 +193,7 @@ class Lander(CaptureSink):
         import pyarrow.parquet as pq
 
         counts = pc.value_counts(rows["shape"]).to_pylist()
-        emptied = set(rows["shape"].filter(pc.equal(rows["op"], Op.TRUNCATE)).to_pylist())
+        emptied = set(rows["shape"].filter(pc.is_in(rows["op"], pa.array(OF_TABLES, pa.int8()))).to_pylist())
         if len(counts) > 1:
             rows = rows.take(pc.sort_indices(rows["shape"]))
         with ExitStack() as stack:
@@ -207,7 +207,7 @@ class Lander(CaptureSink):
 
 @dataclass(frozen=True)
 class _Written:
-    """A segment, with the number of changes per shape, and whether one of them is a TRUNCATE."""
+    """A segment, with the number of changes per shape, and whether one of them is about the whole table."""
 
     segment: Segment
     numbers: dict[int, tuple[int, bool]]

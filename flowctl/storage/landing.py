@@ -53,7 +53,7 @@ class Segment:
 @dataclass(frozen=True)
 class LandedTable:
     """The changes of one table in a batch. ``shapes`` maps the numbers in the segments to digests of shapes, in the
-    order of their first change; ``truncated``: a TRUNCATE is among the changes."""
+    order of their first change; ``truncated``: a change of the whole table is among them."""
 
     object: ObjectName
     shapes: Mapping[str, str]

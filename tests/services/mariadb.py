@@ -27,6 +27,9 @@ _SETTINGS = {
     "default-time-zone": "+03:00",  # not UTC, so that a shift by a zone shows
     "sql-mode": "",  # as lax as a server can be: sessions must set their own
     "server-id": "1",
+    "log-bin": "binlog",
+    "binlog-format": "ROW",
+    "binlog-row-metadata": "FULL",
 }
 
 

@@ -1,4 +1,5 @@
-"""MySQL and MariaDB: a landed source (this process streams one consistent snapshot) and a transactional target."""
+"""MySQL and MariaDB: a landed source (this process streams one consistent snapshot), a source of changes (the binary
+log), and a transactional target."""
 
 from __future__ import annotations
 
@@ -63,13 +64,16 @@ def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str)
 @contextmanager
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
     """Opens nothing yet: source and target connect when they need to."""
+    from flowctl.connectors.mysql.changes.stream import MysqlStreams
     from flowctl.connectors.mysql.client import client
     from flowctl.connectors.mysql.source import MysqlSource
     from flowctl.connectors.mysql.target import MysqlTarget
 
     database = client(connection.options)
+    source = MysqlSource(database, CAPABILITIES)
     yield Connector(
-        source=MysqlSource(database, CAPABILITIES),
+        source=source,
         target=MysqlTarget(database, context, CAPABILITIES),
+        streams=MysqlStreams(database, source),
         greet=database.greet,
     )

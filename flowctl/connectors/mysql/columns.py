@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import arrow_type
+from flowctl.connectors.exact import require_possible
 from flowctl.connectors.mysql.types import data_type, is_spatial
 from flowctl.connectors.refusal import PREFIX, error_of, refusal
 from flowctl.connectors.sql import values
@@ -33,6 +35,14 @@ def selected(here: Column) -> str:
     if native.startswith("bit"):
         return f"CAST({name} AS UNSIGNED)"
     return f"HEX({name})" if is_spatial(native) else name
+
+
+def converted(texts: Sequence[Any], here: Column, wanted: Column) -> pa.Array:
+    """As :func:`to_arrow`; bytes are no texts, and texts no bytes."""
+    natural = replace(here, type=data_type(here.native))
+    if types.BINARY in (natural.type, wanted.type) and natural.type != wanted.type:
+        require_possible(natural, wanted)
+    return to_arrow(texts, here, wanted)
 
 
 def to_arrow(texts: Sequence[Any], here: Column, wanted: Column) -> pa.Array:

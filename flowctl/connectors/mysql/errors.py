@@ -8,7 +8,7 @@ from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError, WriteConflict
 
 _LOGIN = (1044, 1045, 1049, 1130, 1251, 1698, 1820, 1862, 2059, 4151)
-_RIGHTS = (1142, 1143, 1227, 1370, 1410)
+RIGHTS = (1142, 1143, 1227, 1370, 1410)
 _LOCKS = (1205, 1213, 3572)
 _CONNECTION = (1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317, 1412, 1927, 2002, 2003, 2005, 2006,
                2013, 2055, 3024, 4031)  # fmt: skip
@@ -39,7 +39,7 @@ def explained(error: Exception, place: str, user: str) -> FlowctlError:
         return AccessDenied(message, hint="Set up TLS on the server, or set `sslmode: prefer` without files for TLS")
     if code in _LOGIN or (not code and "caching_sha2" in text):
         return AccessDenied(message, hint="Check user, password, database and the user's hosts on the server")
-    if code in _RIGHTS:
+    if code in RIGHTS:
         return TableError(message, hint=f"GRANT what is missing to {user}")
     if code in _LOCKS:
         return WriteConflict(message, hint="Try again: another transaction holds a lock")

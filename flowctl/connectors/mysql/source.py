@@ -15,13 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.base import Capabilities
-from flowctl.connectors.exact import require_possible
 from flowctl.connectors.mysql import catalog
 from flowctl.connectors.mysql.client import Client, MysqlConnection
-from flowctl.connectors.mysql.columns import selected, to_arrow
+from flowctl.connectors.mysql.columns import converted, selected
 from flowctl.connectors.mysql.details import details, views
 from flowctl.connectors.mysql.errors import NO_TABLE, code_of
-from flowctl.connectors.mysql.types import data_type
 from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import Condition
 from flowctl.connectors.sql.source import (
@@ -34,7 +32,6 @@ from flowctl.connectors.sql.source import (
 )
 from flowctl.connectors.survey import Details
 from flowctl.errors import StoppedByPolicy, TableError
-from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.model.value import TypedValue, from_text
 from flowctl.spec.spec import ReadHints
@@ -143,11 +140,7 @@ class MysqlCapture(RowsCapture):
         yield from self.connection.stream(query.sql, _BATCH_ROWS)
 
     def to_arrow(self, values: Sequence[Any], column: Column) -> pa.Array:
-        here = self.here[column.name]
-        natural = replace(here, type=data_type(here.native))
-        if types.BINARY in (natural.type, column.type) and natural.type != column.type:
-            require_possible(natural, column)
-        return to_arrow(values, here, column)
+        return converted(values, self.here[column.name], column)
 
     def holds(self, condition: Condition) -> bool:
         ((is_true,),) = self.connection.fetch(f"SELECT {condition.sql}")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl.changes.segment import Op
+from flowctl.changes.segment import OF_TABLES, Op
 from flowctl.connectors.source import HighWatermark
 from flowctl.connectors.target import Target
 from flowctl.errors import StoppedByPolicy
@@ -93,7 +93,11 @@ def _load(
     position = state.position
     assert isinstance(position, LandedPosition)
     case = case_of_round(on, table, landed, target)
-    is_truncated = on.stream.on_truncate != "ignore" and _is_truncated(on, table, batches, position)
+    of_table = _of_whole_table(on, table, batches, position)
+    if Op.REPLACED in of_table:
+        reason = f"{table.source} was renamed, or its rows were replaced, and the log does not have them"
+        return stopped(case, Stop(reason, f"{case.state_command('resnapshot')} reads it again", "from"))
+    is_truncated = on.stream.on_truncate != "ignore" and Op.TRUNCATE in of_table
     if is_truncated and on.stream.on_truncate == "fail":
         reason = f"{table.source} was truncated (on_truncate: fail)"
         may_remove = not target.is_log or table.mode == "append"
@@ -118,21 +122,23 @@ def _load(
     )
 
 
-def _is_truncated(on: StreamRun, table: TableSpec, batches: Sequence[LandedBatch], position: LandedPosition) -> bool:
-    """Whether a TRUNCATE is among the changes that the table takes: not one from before its snapshot."""
+def _of_whole_table(
+    on: StreamRun, table: TableSpec, batches: Sequence[LandedBatch], position: LandedPosition
+) -> set[int]:
+    """The operations on the whole table among the changes that it takes: not those from before its snapshot."""
     import pyarrow.compute as pc
 
     object = relation(table).object
     first = on.source.order_of(on.source.position_from_text(position.since)) if position.since else 0
+    found: set[int] = set()
     for batch in batches:
         landed = batch.table(object) if object is not None and batch.batch > position.batch else None
         if landed is None or not landed.truncated:
             continue
         for rows in on.log.rows(batch, [int(number) for number in landed.shapes]):
-            is_taken = pc.and_(pc.equal(rows["op"], Op.TRUNCATE), pc.greater_equal(rows["lsn"], first))
-            if pc.any(is_taken).as_py():
-                return True
-    return False
+            taken = rows.filter(pc.greater_equal(rows["lsn"], first))
+            found |= set(OF_TABLES) & {*pc.unique(taken["op"]).to_pylist()}
+    return found
 
 
 def case_of_round(on: StreamRun, table: TableSpec, landed: Sequence[LandedTable], target: Target) -> Case:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,8 @@ from flowctl.changes.fold import Folded, fold, parts_of
 from flowctl.changes.segment import LETTERS, Op
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.buffered import Overflowing, frame_of, spark_schema
-from flowctl.connectors.source import ReadRequest, Relation, Snapshot
-from flowctl.connectors.stream import Moment, StreamSource
+from flowctl.connectors.source import Capture, ReadRequest, Relation, Snapshot
+from flowctl.connectors.stream import DirectMoment, LandedMoment, Moment, StreamSource
 from flowctl.connectors.target import OP_COLUMN
 from flowctl.engine.batch import Batch, InMemory
 from flowctl.engine.spark_types import named
@@ -24,8 +24,9 @@ from flowctl.model import types
 from flowctl.model.position import LandedPosition
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.observe.metadata import COLUMNS, is_metadata
+from flowctl.run.reading import LandedSnapshot
 from flowctl.spec.spec import TableSpec
-from flowctl.storage.buffer import BufferFolder
+from flowctl.storage.buffer import Buffer, BufferFolder, SegmentSink
 from flowctl.storage.landing import LandedBatch, LandingLog
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class MomentSnapshot(Snapshot):
 
         frame = self.inner.frame(_without_metadata(request))
         made = [
-            f.lit(self._value(column)).cast(types.spark_ddl(column.type)).alias(column.name)
+            f.lit(_value(self.moment, column)).cast(types.spark_ddl(column.type)).alias(column.name)
             if is_metadata(column)
             else named(column.name)
             for column in request.columns
@@ -66,34 +67,67 @@ class MomentSnapshot(Snapshot):
         return self.inner.is_empty(_without_metadata(request))
 
     def rows_in_memory(self, request: ReadRequest) -> pa.Table | None:
-        import pyarrow as pa
-
         rows = self.inner.rows_in_memory(_without_metadata(request))
-        if rows is None:
-            return None
-        made = {
-            column.name: pa.repeat(self._scalar(column), rows.num_rows) if is_metadata(column) else rows[column.name]
-            for column in request.columns
-        }
-        return pa.table(made)
-
-    def _value(self, column: Column) -> str | None:
-        """As text: a constant of the moment, or null."""
-        at = {"_op": READ, "_commit_lsn": str(self.moment.at), "_committed_at": self.moment.event_at}
-        return at.get(column.name)
-
-    def _scalar(self, column: Column) -> pa.Scalar:
-        import pyarrow as pa
-
-        from flowctl.connectors.arrow import moment
-
-        value = self._value(column)
-        if value is None:
-            return pa.scalar(None, arrow_type(column.type))
-        return moment(value) if column.type == types.TIMESTAMP else pa.scalar(value, arrow_type(column.type))
+        return None if rows is None else _about_moment(rows, request.columns, self.moment)
 
     def release(self) -> None:
         self.inner.release()
+
+
+@dataclass(frozen=True)
+class CaptureAtMoment(Capture):
+    """As :class:`MomentSnapshot`, of what only this process can read."""
+
+    inner: Capture
+    moment: Moment
+
+    def read(self, request: ReadRequest, sink: SegmentSink, rejected: SegmentSink | None = None) -> int:
+        return self.inner.read(_without_metadata(request), _AboutMoment(sink, request.columns, self.moment))
+
+    def is_empty(self, request: ReadRequest) -> bool:
+        return self.inner.is_empty(_without_metadata(request))
+
+
+@dataclass(frozen=True)
+class _AboutMoment(SegmentSink):
+    """Adds the columns about a change to what it takes."""
+
+    sink: SegmentSink
+    columns: tuple[Column, ...]
+    moment: Moment
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        import pyarrow as pa
+
+        for part in _about_moment(pa.Table.from_batches([batch]), self.columns, self.moment).to_batches():
+            self.sink.write(part)
+
+
+def _about_moment(rows: pa.Table, columns: Sequence[Column], moment: Moment) -> pa.Table:
+    import pyarrow as pa
+
+    made = {
+        column.name: pa.repeat(_scalar(moment, column), rows.num_rows) if is_metadata(column) else rows[column.name]
+        for column in columns
+    }
+    return pa.table(made)
+
+
+def _value(moment: Moment, column: Column) -> str | None:
+    """As text: a constant of the moment, or null."""
+    at = {"_op": READ, "_commit_lsn": moment.commit, "_committed_at": moment.event_at}
+    return at.get(column.name)
+
+
+def _scalar(moment: Moment, column: Column) -> pa.Scalar:
+    import pyarrow as pa
+
+    from flowctl.connectors.arrow import moment as instant
+
+    value = _value(moment, column)
+    if value is None:
+        return pa.scalar(None, arrow_type(column.type))
+    return instant(value) if column.type == types.TIMESTAMP else pa.scalar(value, arrow_type(column.type))
 
 
 def _without_metadata(request: ReadRequest) -> ReadRequest:
@@ -102,13 +136,20 @@ def _without_metadata(request: ReadRequest) -> ReadRequest:
 
 @contextmanager
 def open_moment(
-    moment: Moment, spark: SparkSession, table: TableSpec, relation: Relation, info: TableInfo
-) -> Iterator[MomentSnapshot]:
+    moment: Moment, spark: SparkSession, table: TableSpec, relation: Relation, info: TableInfo, buffer: Buffer
+) -> Iterator[Snapshot]:
     """``info`` may have the columns about a change, which the source does not have."""
     own = replace(info, columns=tuple(column for column in info.columns if not is_metadata(column)))
     relation = replace(relation, where=own.extra.get("row_filter"))
-    with moment.snapshot(spark, relation, own, table.read) as inner:
-        yield MomentSnapshot(inner, moment)
+    with ExitStack() as held:
+        match moment:
+            case DirectMoment():
+                yield MomentSnapshot(held.enter_context(moment.snapshot(spark, relation, own, table.read)), moment)
+            case LandedMoment():
+                capture = CaptureAtMoment(held.enter_context(moment.capture(relation, own)), moment)
+                yield LandedSnapshot(spark, capture, buffer, held.close)
+            case _:
+                raise TypeError(f"{type(moment).__name__} has no way to be read")
 
 
 @dataclass(frozen=True)
@@ -170,9 +211,9 @@ class ChangesSnapshot(Snapshot):
         """At least one table."""
         own = [column for column in columns if not is_metadata(column)]
         if self.table.mode == "append":
-            yield appended(None, columns, own)
+            yield appended(None, columns, own, self.source.commit_text)
             for changes in self._decoded(own):
-                yield appended(changes, columns, own)
+                yield appended(changes, columns, own, self.source.commit_text)
             return
         is_any = False
         for changes in self._parts(own):
@@ -249,7 +290,9 @@ def _runs(rows: pa.RecordBatch) -> Iterator[tuple[int, int, int]]:
         yield start, end - start, int(numbers[start])
 
 
-def appended(changes: Changes | None, columns: Sequence[Column], own: Sequence[Column]) -> pa.Table:
+def appended(
+    changes: Changes | None, columns: Sequence[Column], own: Sequence[Column], commit_text: Callable[[int], str]
+) -> pa.Table:
     """Every change as a row, with the columns about it."""
     import pyarrow as pa
 
@@ -262,17 +305,13 @@ def appended(changes: Changes | None, columns: Sequence[Column], own: Sequence[C
     unchanged = _unchanged(changes, own) if any(column == COLUMNS["unchanged"] for column in columns) else None
     found: dict[str, Callable[[], Any]] = {
         "_op": lambda: letters.take(rows[decoded.OP].combine_chunks()),
-        "_commit_lsn": lambda: pa.array([_lsn(lsn) for lsn in rows[decoded.LSN].to_pylist()], pa.string()),
+        "_commit_lsn": lambda: pa.array([commit_text(lsn) for lsn in rows[decoded.LSN].to_pylist()], pa.string()),
         "_seq": lambda: rows[decoded.ORDINAL],
         "_committed_at": lambda: rows[decoded.COMMITTED_AT],
         "_xid": lambda: rows[decoded.XID],
         "_unchanged": lambda: unchanged,
     }
     return pa.table({one.name: found[one.name]() if is_metadata(one) else rows[one.name] for one in columns})
-
-
-def _lsn(lsn: int) -> str:
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def _unchanged(changes: Changes, own: Sequence[Column]) -> pa.Array:

@@ -258,7 +258,7 @@ class StreamRun:
         assert isinstance(upper, LandedPosition)
         if not isinstance(lower, LandedPosition):
             assert self.reading is not None, "tables are read in full within their moment"
-            return open_moment(self.reading.moment, spark, table, wanted, info)
+            return open_moment(self.reading.moment, spark, table, wanted, info, self.run.buffer)
         return _Opened(
             ChangesSnapshot(
                 spark=spark,

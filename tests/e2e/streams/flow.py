@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import psycopg
-
 from tests.e2e.flows import Flow
-from tests.e2e.streams.targets import DeltaPlace, PostgresPlace, SqlitePlace
+from tests.e2e.streams.sources import database_of
+from tests.e2e.streams.targets import DeltaPlace, DwPlace, SqlitePlace
 
-PASSWORD = {"PG_PASSWORD": "etl-secret"}
+PASSWORD = {"PG_PASSWORD": "etl-secret", "MY_PASSWORD": "my-etl-secret"}
 #: Each kind of target with its connection and the tables of its pattern.
 PATTERNS = {
-    "dw": '  "dw_${table}": {from: "cdc:public.*", to: "dw:dw.${table}", mode: merge}',
+    "dw": '  "dw_${table}": {from: "cdc:public.*", to: "DW", mode: merge}',
     "lake": '  "lake_${table}": {from: "cdc:public.*", to: "lake:${table}", mode: merge}',
     "lite": '  "lite_${table}": {from: "cdc:public.*", to: "lite:${table}", mode: merge}',
 }
@@ -27,32 +27,38 @@ def write_flow(
     stream: str = "batch: {rows: 400}",
     spark: str = "sail",
 ) -> Flow:
-    flow = Flow(folder, PASSWORD)
-    own = url.replace("etl-secret", "${secret:env:PG_PASSWORD}")
-    patterns = "\n".join(PATTERNS[target] for target in targets)
+    """``tables`` name those of the source as PostgreSQL does: ``cdc:public.orders``."""
+    flow, database = Flow(folder, PASSWORD), database_of(url)
+    dw, pattern = database.dw()
+    patterns = "\n".join(PATTERNS[target].replace("DW", pattern) for target in targets)
+    entries = named_there(url, f"{patterns}\n{tables}")
     flow.write(f"""
 version: 1
 flow: shop
 state: state
 connections:
-  pg: {{type: postgres, url: "{own}"}}
-  dw: {{type: postgres, url: "{own}"}}
+  source: {database.connection}
+  dw: {dw}
   lake: {{type: delta, path: lake}}
   lite: {{type: sqlite, path: lite.db}}
 spark: {{url: "{spark}"}}
 streams:
-  cdc: {{from: pg, {stream}}}
+  cdc: {{from: source, {stream}}}
 tables:
-{patterns}
-{tables}
+{entries}
 """)
     return flow
 
 
-def place(flow: Flow, url: str, target: str) -> PostgresPlace | DeltaPlace | SqlitePlace:
+def named_there(url: str, tables: str) -> str:
+    """Entries of tables with the names that they have in the source at ``url``."""
+    return re.sub(r"\b(cdc|source):public\.", rf"\1:{database_of(url).prefix}", tables)
+
+
+def place(flow: Flow, url: str, target: str) -> DwPlace | DeltaPlace | SqlitePlace:
     match target:
         case "dw":
-            return PostgresPlace(url)
+            return DwPlace(url)
         case "lake":
             return DeltaPlace(flow.folder / "lake")
         case _:
@@ -60,7 +66,5 @@ def place(flow: Flow, url: str, target: str) -> PostgresPlace | DeltaPlace | Sql
 
 
 def flush(url: str) -> None:
-    """Everything that has committed is on disk: what a plan calls the end of the log."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SET synchronous_commit = on")
-        connection.execute("SELECT pg_logical_emit_message(true, 'flowctl', '')")
+    """Everything that has committed is what a plan calls the end of the log."""
+    database_of(url).flush()

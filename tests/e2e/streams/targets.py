@@ -9,46 +9,37 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, LiteralString, cast
+from typing import Any
 
-import psycopg
 import pyarrow as pa
 
 from tests.e2e.flows import sqlite_rows
+from tests.e2e.streams.sources import Oracle, database_of
 from tests.e2e.streams.workload import REFERENCES, TABLES
 
 Row = tuple[Any, ...]
 
 
 def source_columns(url: str, table: str) -> list[str]:
-    with psycopg.connect(url) as connection:
-        found = connection.execute(
-            "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
-            " ORDER BY attnum",
-            [table],
-        ).fetchall()
-    return [name for (name,) in found]
+    return database_of(url).columns(table)
 
 
 def source_rows(url: str, table: str, columns: Sequence[str] | None = None) -> list[Row]:
     """As text, which is the same for every reader."""
-    names = columns or source_columns(url, table)
-    listed = ", ".join(f'"{name}"' for name in names)
-    with psycopg.connect(url) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        found = connection.execute(cast(LiteralString, f"SELECT {listed} FROM {table}")).fetchall()
+    listed = ", ".join(f'"{name}"' for name in columns or source_columns(url, table))
+    name = table if "." in table else f'"{table}"'
+    found = database_of(url).run(f"SELECT {listed} FROM {name}")
     return sorted((tuple(map(_text, row)) for row in found), key=repr)
 
 
 @dataclass(frozen=True)
-class PostgresPlace:
-    """A schema of the database at ``url``."""
+class DwPlace:
+    """The target in the server of the source at ``url``."""
 
     url: str
-    schema: str = "dw"
 
     def rows(self, table: str, columns: Sequence[str]) -> list[Row]:
-        return source_rows(self.url, f"{self.schema}.{table}", columns)
+        return source_rows(self.url, database_of(self.url).within_dw(table), columns)
 
 
 @dataclass(frozen=True)
@@ -124,9 +115,8 @@ def are_equal(url: str, *places: Any, tables: Sequence[str] = TABLES) -> bool:
 
 def slots(url: str) -> list[str]:
     """The replication slots of this database."""
-    with psycopg.connect(url) as connection:
-        query = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
-        return [name for (name,) in connection.execute(query).fetchall()]
+    query = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
+    return [name for (name,) in database_of(url).run(query)]
 
 
 def _compare(what: str, found: list[Row], expected: list[Row]) -> None:
@@ -140,17 +130,17 @@ def _short(rows: set[Row]) -> list[Any]:
     return [[value[:40] if isinstance(value, str) else value for value in row] for row in sorted(rows, key=repr)[:4]]
 
 
-def orphans(url: str, schema: str) -> list[str]:
-    """References without a parent in one moment of a PostgreSQL target."""
-    found = []
-    with psycopg.connect(url) as connection:
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+def orphans(url: str) -> list[str]:
+    """References without a parent in one moment of the target in the source's server."""
+    found, database = [], database_of(url)
+    with database.session() as session:
+        session.execute(database.one_moment)
         for child, column, parent in REFERENCES:
             query = (
-                f"SELECT count(*) FROM {schema}.{child} c WHERE NOT EXISTS"
-                f" (SELECT FROM {schema}.{parent} p WHERE p.id = c.{column})"
+                f"SELECT count(*) FROM {database.within_dw(child)} c WHERE NOT EXISTS"
+                f" (SELECT 1 FROM {database.within_dw(parent)} p WHERE p.id = c.{column})"
             )
-            ((count,),) = connection.execute(cast(LiteralString, query)).fetchall()
+            ((count,),) = session.execute(query).fetchall()
             if count:
                 found.append(f"{count} of {child} without {parent}")
     return found
@@ -179,16 +169,13 @@ def cut_orphans(lake: Path) -> list[str] | None:
     return found
 
 
-def must_have_every_change(url: str, slot: str, place: DeltaPlace, tables: Mapping[str, str]) -> None:
-    """``tables`` maps source tables to targets that append their changes. The server's own decoder of another slot,
-    which began at the same time, says what they are: each must be there once, and in this order."""
+def must_have_every_change(oracle: Oracle, place: DeltaPlace, tables: Mapping[str, str]) -> None:
+    """``tables`` maps source tables to targets that append their changes. The server's own decoder says what they are:
+    each must be there once, and in this order."""
     expected: dict[str, list[tuple[str, str]]] = {table: [] for table in tables}
-    with psycopg.connect(url, autocommit=True) as connection:
-        query = "SELECT data FROM pg_logical_slot_peek_changes(%s, NULL, NULL, 'skip-empty-xacts', '1')"
-        for (line,) in connection.execute(query, [slot]).fetchall():
-            for table, op, key in _decoded(line):
-                if table in expected:
-                    expected[table].append((op, key))
+    for table, op, key in oracle.changes():
+        if table in expected:
+            expected[table].append((op, key))
     for table, target in tables.items():
         rows = logged(place, target, ["_op", "id"])
         found = [(op, str(id) if id is not None else "") for op, id in rows]
@@ -202,20 +189,10 @@ def logged(place: DeltaPlace, table: str, columns: Sequence[str]) -> list[Row]:
     return [tuple(row[name] for name in columns) for row in rows]
 
 
-def _decoded(line: str) -> list[tuple[str, str, str]]:
-    """Table, operation and the row's key `id` after the change."""
-    found = re.match(r"table public\.([\w, .]+): (INSERT|UPDATE|DELETE|TRUNCATE): (.*)", line, re.DOTALL)
-    if not found:
-        return []
-    if found[2] == "TRUNCATE":
-        return [(name.strip().removeprefix("public."), "T", "") for name in found[1].split(",")]
-    row = found[3].split("new-tuple: ")[-1]
-    key = re.search(r"\bid\[[^]]+\]:(?:'((?:[^']|'')*)'|(\S+))", row)
-    return [(found[1], found[2][0], key[1] or key[2])] if key else []
-
-
 def _lsn(text: str) -> int:
-    high, _, low = text.partition("/")
+    high, has_parts, low = text.partition("/")
+    if not has_parts:
+        return int(text)
     return int(high, 16) << 32 | int(low, 16)
 
 

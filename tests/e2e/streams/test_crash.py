@@ -10,6 +10,7 @@ import pytest
 
 from flowctl.crashpoints import Point, StreamPoint
 from tests.e2e.streams.flow import flush, place, write_flow
+from tests.e2e.streams.sources import MysqlDatabase, database_of
 from tests.e2e.streams.targets import must_equal, orphans
 from tests.e2e.streams.workload import Workload
 
@@ -37,12 +38,14 @@ def walk(folder: Path, url: str, target: str, points: Sequence[Point | StreamPoi
     workload = Workload(url, seed=7, big=20_000, rows=300)
     workload.create()
     flow = write_flow(folder, url, [target])
+    if isinstance(database_of(url), MysqlDatabase):  # it has no slots
+        points, beginning = [point for point in points if point != "slot_created"], max(beginning - 1, 0)
     for number, point in enumerate(points):
         flush(url)
         killed = flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None)
         assert killed.code == KILLED, f"{point} was not reached: {killed.code}\n{killed.out}{killed.err}"
         if target == "dw" and number > beginning:
-            assert not orphans(url, "dw")
+            assert not orphans(url)
         workload.run(12)
         flush(url)
         if number >= beginning - 1:
@@ -53,11 +56,9 @@ def walk(folder: Path, url: str, target: str, points: Sequence[Point | StreamPoi
 
 @pytest.mark.full
 @pytest.mark.parametrize("target", ["dw", "lake", "lite"])
-def test_a_pass_killed_at_any_step_loses_and_doubles_nothing(
-    target: str, tmp_path: Path, postgres_database: str
-) -> None:
-    walk(tmp_path, postgres_database, target, (*BEGINNING, *ADVANCING), len(BEGINNING))
+def test_a_pass_killed_at_any_step_loses_and_doubles_nothing(target: str, tmp_path: Path, source_url: str) -> None:
+    walk(tmp_path, source_url, target, (*BEGINNING, *ADVANCING), len(BEGINNING))
 
 
-def test_a_pass_killed_at_the_main_steps(tmp_path: Path, postgres_database: str) -> None:
-    walk(tmp_path, postgres_database, "dw", SHORT, 1)
+def test_a_pass_killed_at_the_main_steps(tmp_path: Path, source_url: str) -> None:
+    walk(tmp_path, source_url, "dw", SHORT, 1)

@@ -50,7 +50,7 @@ def test_its_statements_repair_what_it_reports(tmp_path: Path, postgres_database
     report(flow, 0)
     flow.apply()
     words = flow.run("doctor", "flow.yaml", expect=0).words
-    assert "No error" in words and "slot flowctl_shop_cdc of pg" in words
+    assert "No error" in words and "slot flowctl_shop_cdc of source" in words
 
 
 def test_connections_that_do_not_answer_and_advice(tmp_path: Path, postgres_database: str) -> None:
@@ -59,7 +59,7 @@ def test_connections_that_do_not_answer_and_advice(tmp_path: Path, postgres_data
     flow.write(flow.spec.read_text().replace("  dw:", f"{unused}  dw:"))
     found = report(flow, 4)
     answers = {one["name"]: one["answers"] for one in found["subjects"]}
-    assert answers == {"pg": True, "dw": True, "lake": True, "lite": True, "dead": False, "cdc": True}
+    assert answers == {"source": True, "dw": True, "lake": True, "lite": True, "dead": False, "cdc": True}
     (error,) = found["errors"]
     assert error["code"] == "unreachable" and error["line"] == 7 and "etl-secret" not in str(found)
     advice = [one["message"] for subject in found["subjects"] for one in subject["advice"]]

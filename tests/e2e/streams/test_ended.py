@@ -34,7 +34,7 @@ def test_a_stream_that_left_the_spec_is_told_and_ended(tmp_path: Path, postgres_
     flow.run("state", "end-stream", "flow.yaml", "cdc", "--yes", expect=64)  # its tables are in the spec
     without_stream(flow)
     told = flow.run("plan", "flow.yaml", expect=0).words
-    assert "its slot flowctl_shop_cdc goes on keeping the log of pg" in told
+    assert "its slot flowctl_shop_cdc goes on keeping the log of source" in told
     assert "flowctl state end-stream flow.yaml cdc" in told
     flow.apply()
     assert slots(postgres_database) == ["flowctl_shop_cdc"]
@@ -60,8 +60,8 @@ def test_a_reader_that_is_gone(tmp_path: Path, postgres_database: str) -> None:
     execute(postgres_database, "SELECT pg_drop_replication_slot('flowctl_shop_cdc')")
     assert "its reader in the source is gone" in flow.run("plan", "flow.yaml", expect=0).words
     text = flow.spec.read_text()
-    flow.write(text.replace("  pg: {", "  other: {"))
-    assert "the spec has no connection pg" in flow.run("plan", "flow.yaml", expect=0).words
+    flow.write(text.replace("  source: {", "  other: {"))
+    assert "the spec has no connection source" in flow.run("plan", "flow.yaml", expect=0).words
     assert "--reader-is-gone" in flow.run("state", "end-stream", "flow.yaml", "cdc", "--yes", expect=64).words
     flow.run("state", "end-stream", "flow.yaml", "cdc", "--reader-is-gone", "--yes", expect=0)
     assert "cdc" not in flow.run("plan", "flow.yaml", expect=0).words

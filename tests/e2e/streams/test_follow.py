@@ -11,11 +11,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
+import pymysql
 import pytest
 
 from flowctl.engine.processes import resident_bytes
 from tests.e2e.flows import Flow
 from tests.e2e.streams.flow import flush, place, write_flow
+from tests.e2e.streams.sources import database_of
 from tests.e2e.streams.targets import (
     DeltaPlace,
     are_equal,
@@ -68,25 +70,25 @@ def have_all(flow: Flow, url: str, targets: tuple[str, ...]) -> bool:
     return are_equal(url, *(place(flow, url, target) for target in targets))
 
 
-def test_targets_follow_the_source(tmp_path: Path, postgres_database: str) -> None:
-    workload = Workload(postgres_database, seed=11, big=20_000, rows=300)
+def test_targets_follow_the_source(tmp_path: Path, source_url: str) -> None:
+    workload = Workload(source_url, seed=11, big=20_000, rows=300)
     workload.create()
     targets = ("dw", "lake", "lite")
-    polled = '  polled: {from: "pg:public.tags", to: "lake:polled", mode: truncate, every: 1s}\n'
-    flow = write_flow(tmp_path, postgres_database, targets, polled, FAST)
+    polled = '  polled: {from: "source:public.tags", to: "lake:polled", mode: truncate, every: 1s}\n'
+    flow = write_flow(tmp_path, source_url, targets, polled, FAST)
     with followed(flow):
         workload.start(pause=0.02)
         found: list[str] = []
         until = time.monotonic() + 12
         while time.monotonic() < until:
             try:
-                found += orphans(postgres_database, "dw")
-            except psycopg.errors.UndefinedTable:
+                found += orphans(source_url)
+            except (psycopg.errors.UndefinedTable, pymysql.err.ProgrammingError):
                 time.sleep(0.2)
         workload.stop()
-        flush(postgres_database)
-        wait_for(lambda: have_all(flow, postgres_database, targets))
-        tags = source_rows(postgres_database, "tags")
+        flush(source_url)
+        wait_for(lambda: have_all(flow, source_url, targets))
+        tags = source_rows(source_url, "tags")
         wait_for(lambda: DeltaPlace(tmp_path / "lake").rows("polled", ["kind", "name", "weight"]) == tags)
     assert not found
 
@@ -95,7 +97,7 @@ def test_a_followed_stream_is_left_to_its_process(tmp_path: Path, postgres_datab
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute("CREATE TABLE one (id int PRIMARY KEY); CREATE TABLE two (id int)")
     tables = '  one: {from: "cdc:public.one", to: "lake:one", mode: merge}\n'
-    tables += '  two: {from: "pg:public.two", to: "lake:two", mode: truncate}\n'
+    tables += '  two: {from: "source:public.two", to: "lake:two", mode: truncate}\n'
     flow = write_flow(tmp_path, postgres_database, [], tables, FAST)
     with followed(flow):
         wait_for(lambda: (tmp_path / "lake" / "one").exists())
@@ -127,16 +129,15 @@ def test_a_new_table_a_broken_one_and_a_lost_connection(tmp_path: Path, postgres
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", [21, 22])
-def test_random_kills_of_a_followed_stream(seed: int, tmp_path: Path, postgres_database: str) -> None:
+def test_random_kills_of_a_followed_stream(seed: int, tmp_path: Path, source_url: str) -> None:
     import random
 
-    chosen, workload = random.Random(seed), Workload(postgres_database, seed=seed, big=50_000, rows=500)
+    chosen, workload = random.Random(seed), Workload(source_url, seed=seed, big=50_000, rows=500)
     workload.create()
     targets = ("dw", "lake", "lite")
     log = '  orders_log: {from: "cdc:public.orders", to: "lake:orders_log", mode: append}\n'
-    flow = write_flow(tmp_path, postgres_database, targets, log, FAST)
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        connection.execute("SELECT pg_create_logical_replication_slot('oracle', 'test_decoding')")
+    flow = write_flow(tmp_path, source_url, targets, log, FAST)
+    oracle = database_of(source_url).oracle()
     flow.apply()
     workload.start(pause=0.02)
     try:
@@ -148,11 +149,11 @@ def test_random_kills_of_a_followed_stream(seed: int, tmp_path: Path, postgres_d
             assert process.returncode == -signal.SIGKILL, f"{out}\n{err}"
     finally:
         workload.stop()
-    flush(postgres_database)
+    flush(source_url)
     flow.apply()
     for target in targets:
-        must_equal(postgres_database, place(flow, postgres_database, target))
-    must_have_every_change(postgres_database, "oracle", DeltaPlace(tmp_path / "lake"), {"orders": "orders_log"})
+        must_equal(source_url, place(flow, source_url, target))
+    must_have_every_change(oracle, DeltaPlace(tmp_path / "lake"), {"orders": "orders_log"})
 
 
 @pytest.mark.full

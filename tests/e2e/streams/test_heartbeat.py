@@ -16,7 +16,8 @@ import pytest
 from flowctl.model.table_info import ObjectName
 from flowctl.storage.lander import Lander
 from flowctl.storage.landing import LandedBatch
-from tests.connectors.postgres.changes.streaming import NO_LIMITS, STREAM, Captured
+from tests.connectors.captured import NO_LIMITS, STREAM
+from tests.connectors.postgres.changes.streaming import Captured
 from tests.services import postgres
 from tests.services.postgres_versions import VERSIONS, programs
 

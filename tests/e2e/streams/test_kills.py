@@ -12,10 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
+import pymysql
 import pytest
 
 from tests.e2e.flows import Flow
 from tests.e2e.streams.flow import flush, place, write_flow
+from tests.e2e.streams.sources import database_of
 from tests.e2e.streams.targets import (
     DeltaPlace,
     cut_orphans,
@@ -47,7 +49,7 @@ class Readers:
         self.found: list[str] = []
         self.looks = {"dw": 0, "lake": 0}
         self._stopping = threading.Event()
-        looks = {"dw": lambda: orphans(url, "dw"), "lake": lambda: cut_orphans(lake)}
+        looks = {"dw": lambda: orphans(url), "lake": lambda: cut_orphans(lake)}
         self._threads = [threading.Thread(target=self._look, args=item, name=item[0]) for item in looks.items()]
         for thread in self._threads:
             thread.start()
@@ -56,7 +58,7 @@ class Readers:
         while not self._stopping.wait(0.2):
             try:
                 found = look()
-            except psycopg.Error:  # not made yet, or the server restarts
+            except (psycopg.Error, pymysql.Error):  # not made yet, or the server restarts
                 continue
             except Exception as error:  # noqa: BLE001 - a reader that cannot read is a finding
                 self.found.append(f"{name}: {error!r}")
@@ -85,26 +87,18 @@ def kill_at_random(flow: Flow, chosen: random.Random) -> int | None:
     return process.returncode
 
 
-def cut_connections(url: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE application_name = 'flowctl' AND pid <> pg_backend_pid()"
-        )
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_random_kills_under_load(seed: int, tmp_path: Path, postgres_database: str) -> None:
+def test_random_kills_under_load(seed: int, tmp_path: Path, source_url: str) -> None:
     chosen = random.Random(seed)
-    workload = Workload(postgres_database, seed=seed, big=50_000, rows=1_000)
+    workload = Workload(source_url, seed=seed, big=50_000, rows=1_000)
     workload.create()
     targets = ("dw", "lake", "lite")
-    flow = write_flow(tmp_path, postgres_database, targets, MORE, "batch: {rows: 1000}")
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        connection.execute("SELECT pg_create_logical_replication_slot('oracle', 'test_decoding')")
+    flow = write_flow(tmp_path, source_url, targets, MORE, "batch: {rows: 1000}")
+    database = database_of(source_url)
+    oracle = database.oracle()
     flow.apply()
-    readers = Readers(postgres_database, tmp_path / "lake")
+    readers = Readers(source_url, tmp_path / "lake")
     workload.start(pause=0.05)
     kills = 0
     try:
@@ -113,18 +107,17 @@ def test_random_kills_under_load(seed: int, tmp_path: Path, postgres_database: s
             kills += code is None
             assert code in (None, 0), f"exit {code} after {kills} kills"
             if chosen.random() < 0.05:
-                cut_connections(postgres_database)
+                database.cut_connections()
     finally:
         workload.stop()
         readers.stop()
-    flush(postgres_database)
+    flush(source_url)
     flow.apply()
     for target in targets:
-        must_equal(postgres_database, place(flow, postgres_database, target))
+        must_equal(source_url, place(flow, source_url, target))
     lake = DeltaPlace(tmp_path / "lake")
     logs = {"documents": "documents_log", "orders": "orders_log"}
-    must_have_every_change(postgres_database, "oracle", lake, logs)
-    must_be_history(postgres_database, lake, "customers", "customers_history", ["id"])
-    must_be_marked(postgres_database, lake, "documents", "documents_soft")
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        connection.execute("SELECT pg_drop_replication_slot('oracle')")
+    must_have_every_change(oracle, lake, logs)
+    must_be_history(source_url, lake, "customers", "customers_history", ["id"])
+    must_be_marked(source_url, lake, "documents", "documents_soft")
+    oracle.end()

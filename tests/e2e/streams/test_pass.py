@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from tests.e2e.streams.flow import flush, place, write_flow
+from tests.e2e.streams.sources import database_of
 from tests.e2e.streams.targets import (
     DeltaPlace,
     must_be_history,
@@ -28,27 +28,27 @@ def engine_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.server
-def test_targets_equal_the_source_after_each_pass(tmp_path: Path, postgres_database: str, engine_url: str) -> None:
-    workload = Workload(postgres_database, seed=1, big=20_000, rows=700)
+def test_targets_equal_the_source_after_each_pass(tmp_path: Path, each_source_url: str, engine_url: str) -> None:
+    workload = Workload(each_source_url, seed=1, big=20_000, rows=700)
     workload.create()
     targets = ("dw", "lake", "lite")
-    flow = write_flow(tmp_path, postgres_database, targets, spark=engine_url)
+    flow = write_flow(tmp_path, each_source_url, targets, spark=engine_url)
     for _ in range(3):
-        flush(postgres_database)
+        flush(each_source_url)
         flow.apply()
         for target in targets:
-            must_equal(postgres_database, place(flow, postgres_database, target))
-        assert not orphans(postgres_database, "dw")
+            must_equal(each_source_url, place(flow, each_source_url, target))
+        assert not orphans(each_source_url)
         workload.run(60)
 
 
 @pytest.mark.server
-def test_changes_histories_and_soft_deletes(tmp_path: Path, postgres_database: str, engine_url: str) -> None:
-    workload = Workload(postgres_database, seed=3, big=20_000, rows=300)
+def test_changes_histories_and_soft_deletes(tmp_path: Path, source_url: str, engine_url: str) -> None:
+    workload = Workload(source_url, seed=3, big=20_000, rows=300)
     workload.create()
     flow = write_flow(
         tmp_path,
-        postgres_database,
+        source_url,
         [],
         """
   documents_log: {from: "cdc:public.documents", to: "lake:documents_log", mode: append}
@@ -60,21 +60,19 @@ def test_changes_histories_and_soft_deletes(tmp_path: Path, postgres_database: s
 """,
         spark=engine_url,
     )
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        connection.execute("SELECT pg_create_logical_replication_slot('oracle', 'test_decoding')")
+    oracle = database_of(source_url).oracle()
     lake = DeltaPlace(tmp_path / "lake")
     for _ in range(3):
-        flush(postgres_database)
+        flush(source_url)
         flow.apply()
         logs = {"documents": "documents_log", "orders": "orders_log"}
-        must_have_every_change(postgres_database, "oracle", lake, logs)
-        must_be_history(postgres_database, lake, "customers", "customers_history", ["id"])
-        must_be_history(postgres_database, lake, "documents", "documents_history", ["id"])
-        must_be_marked(postgres_database, lake, "documents", "documents_soft")
-        must_be_marked(postgres_database, lake, "tags", "tags_soft")
+        must_have_every_change(oracle, lake, logs)
+        must_be_history(source_url, lake, "customers", "customers_history", ["id"])
+        must_be_history(source_url, lake, "documents", "documents_history", ["id"])
+        must_be_marked(source_url, lake, "documents", "documents_soft")
+        must_be_marked(source_url, lake, "tags", "tags_soft")
         workload.run(60)
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        connection.execute("SELECT pg_drop_replication_slot('oracle')")
+    oracle.end()
 
 
 ALTERS = ("add", "add", "default", "drop", "rename")
@@ -86,18 +84,18 @@ WIDENS = {"dw": (*ALTERS, "type"), "lake": ALTERS}
 @pytest.mark.full
 @pytest.mark.parametrize("target", ["dw", "lake"])
 @pytest.mark.parametrize("seed", [5, 6, 7])
-def test_columns_change_at_their_place(seed: int, target: str, tmp_path: Path, postgres_database: str) -> None:
+def test_columns_change_at_their_place(seed: int, target: str, tmp_path: Path, source_url: str) -> None:
     """Columns come, go, and change their types and names, between transactions and within."""
-    workload = Workload(postgres_database, seed=seed, big=2_000, rows=100, alters=WIDENS[target])
+    workload = Workload(source_url, seed=seed, big=2_000, rows=100, alters=WIDENS[target])
     workload.create()
     to = {"dw": "dw:dw.${table}", "lake": "lake:${table}"}[target]
     tables = f"""
   "{target}_${{table}}": {{from: "cdc:public.*", to: "{to}", mode: merge,
     on_schema_change: {{unsent: resnapshot, dropped_column: "null"}}}}
 """
-    flow = write_flow(tmp_path, postgres_database, [], tables)
+    flow = write_flow(tmp_path, source_url, [], tables)
     for _ in range(4):
-        flush(postgres_database)
+        flush(source_url)
         flow.apply()
-        must_equal(postgres_database, place(flow, postgres_database, target))
+        must_equal(source_url, place(flow, source_url, target))
         workload.run(120)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.flows import Flow
 from tests.e2e.streams.flow import PASSWORD, flush
-from tests.e2e.streams.targets import DeltaPlace, PostgresPlace, are_equal, must_equal
+from tests.e2e.streams.targets import DeltaPlace, DwPlace, are_equal, must_equal
 from tests.e2e.streams.test_follow import followed, wait_for
 from tests.e2e.streams.workload import Workload
 from tests.services import postgres, s3
@@ -135,8 +135,8 @@ def test_everything_around_a_stream_fails(seed: int, tmp_path: Path) -> None:
                 failures[number % len(failures)](0.2 + chosen.random() * 4)
             workload.stop()
             flush(there)
-            wait_for(lambda: are_equal(there, PostgresPlace(dw), lake), seconds=400)
+            wait_for(lambda: are_equal(there, DwPlace(dw), lake), seconds=400)
         flow.apply()
-        must_equal(there, PostgresPlace(dw))
+        must_equal(there, DwPlace(dw))
         must_equal(there, lake)
         assert threading.active_count() < 50

@@ -13,7 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.e2e.flows import Flow
-from tests.e2e.streams.flow import flush, write_flow
+from tests.e2e.streams.flow import flush, named_there, write_flow
+from tests.e2e.streams.sources import database_of
 from tests.e2e.streams.targets import DeltaPlace, must_equal
 
 pytestmark = pytest.mark.server
@@ -28,9 +29,7 @@ ONE, TWO, THREE = (f'  {name}: {{from: "cdc:public.{name}", to: "lake:{name}", m
 
 
 def execute(url: str, *statements: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
+    database_of(url).run(*(one for statement in statements for one in statement.split(";") if one.strip()))
     flush(url)
 
 
@@ -62,18 +61,18 @@ def steps(flow: Flow) -> dict[str, Any]:
     return {step["id"]: step for stream in plan["streams"] for step in stream["steps"]}
 
 
-def test_unselected_tables_catch_up(tmp_path: Path, postgres_database: str) -> None:
-    flow = begun(tmp_path, postgres_database)
-    insert(postgres_database, 2)
+def test_unselected_tables_catch_up(tmp_path: Path, source_url: str) -> None:
+    flow = begun(tmp_path, source_url)
+    insert(source_url, 2)
     flow.run("apply", "flow.yaml", "--select", "one", expect=0)
     assert sorted(apart(flow)) == ["three", "two"]
-    insert(postgres_database, 3)
+    insert(source_url, 3)
     flow.run("apply", "flow.yaml", "--select", "one", "--select", "two", expect=0)
     assert sorted(apart(flow)) == ["three"]
-    insert(postgres_database, 4)
+    insert(source_url, 4)
     flow.apply()
     assert apart(flow) == {}
-    must_have_all(postgres_database, tmp_path)
+    must_have_all(source_url, tmp_path)
 
 
 @pytest.mark.full
@@ -115,18 +114,18 @@ def test_a_detached_table_catches_up(tmp_path: Path, postgres_database: str) -> 
 
 
 @pytest.mark.full
-def test_a_removed_table_returns(tmp_path: Path, postgres_database: str) -> None:
-    flow = begun(tmp_path, postgres_database)
+def test_a_removed_table_returns(tmp_path: Path, source_url: str) -> None:
+    flow = begun(tmp_path, source_url)
     whole = flow.spec.read_text()
-    flow.write(whole.replace(TWO, ""))
-    insert(postgres_database, 2)
+    flow.write(whole.replace(named_there(source_url, TWO), ""))
+    insert(source_url, 2)
     assert "two" in flow.apply().words  # shown as removed
-    insert(postgres_database, 3)
+    insert(source_url, 3)
     flow.apply()
     flow.write(whole)
     assert steps(flow)["two"]["reason"].startswith("read again")
     flow.apply()
-    must_have_all(postgres_database, tmp_path)
+    must_have_all(source_url, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -193,11 +192,11 @@ def test_a_whole_stream_is_read_again(tmp_path: Path, postgres_database: str) ->
 
 
 @pytest.mark.full
-def test_a_table_takes_changes_again(tmp_path: Path, postgres_database: str) -> None:
+def test_a_table_takes_changes_again(tmp_path: Path, source_url: str) -> None:
     log = '  log: {from: "cdc:public.one", to: "lake:log", mode: append}\n'
-    flow = begun(tmp_path, postgres_database, ONE + TWO + THREE + log)
+    flow = begun(tmp_path, source_url, ONE + TWO + THREE + log)
     for number in (2, 3, 4):
-        insert(postgres_database, number)
+        insert(source_url, number)
         flow.apply()
     flow.run("state", "set", "flow.yaml", "two", "--batch", "1", "--yes", expect=0)
     assert apart(flow) == {"two": 1}
@@ -206,32 +205,32 @@ def test_a_table_takes_changes_again(tmp_path: Path, postgres_database: str) -> 
     assert "2 changes waiting" in steps(flow)["two"]["reason"]
     flow.apply()
     assert apart(flow) == {}
-    must_have_all(postgres_database, tmp_path)
+    must_have_all(source_url, tmp_path)
 
 
 @pytest.mark.full
-def test_applied_batches_are_removed_when_they_are_old_enough(tmp_path: Path, postgres_database: str) -> None:
-    flow = begun(tmp_path, postgres_database, stream="buffer: {keep: 0s}")
+def test_applied_batches_are_removed_when_they_are_old_enough(tmp_path: Path, source_url: str) -> None:
+    flow = begun(tmp_path, source_url, stream="buffer: {keep: 0s}")
     for number in (2, 3, 4):
-        insert(postgres_database, number)
+        insert(source_url, number)
         flow.apply()
     landed = tmp_path / "state" / "shop" / "streams" / "cdc"
     assert [path.name for path in (landed / "landed").iterdir()] == ["3.json"]
     assert len(list((landed / "segments").iterdir())) == 1
-    must_have_all(postgres_database, tmp_path)
-    insert(postgres_database, 5)
+    must_have_all(source_url, tmp_path)
+    insert(source_url, 5)
     flow.run("apply", "flow.yaml", "--select", "one", "--select", "two", expect=0)  # the third needs what comes now
-    insert(postgres_database, 6)
+    insert(source_url, 6)
     flow.run("apply", "flow.yaml", "--select", "one", "--select", "two", expect=0)
     flow.apply()
-    must_have_all(postgres_database, tmp_path)
+    must_have_all(source_url, tmp_path)
 
 
-def test_a_cut_shows_one_moment(tmp_path: Path, postgres_database: str) -> None:
-    flow = begun(tmp_path, postgres_database)
-    insert(postgres_database, 2)
+def test_a_cut_shows_one_moment(tmp_path: Path, source_url: str) -> None:
+    flow = begun(tmp_path, source_url)
+    insert(source_url, 2)
     flow.apply()
-    insert(postgres_database, 3, ["one"])
+    insert(source_url, 3, ["one"])
     flow.apply()
     shown = flow.run("cuts", "flow.yaml", "cdc", "--limit", "2", "--format", "json", expect=0).json()
     counts = []
@@ -247,22 +246,22 @@ def test_a_cut_shows_one_moment(tmp_path: Path, postgres_database: str) -> None:
 
 
 @pytest.mark.full
-def test_a_stream_without_snapshots(tmp_path: Path, postgres_database: str) -> None:
-    execute(postgres_database, SCHEMA)
-    insert(postgres_database, 1)
-    flow = write_flow(tmp_path, postgres_database, [], ONE + TWO, "snapshot: never")
+def test_a_stream_without_snapshots(tmp_path: Path, source_url: str) -> None:
+    execute(source_url, SCHEMA)
+    insert(source_url, 1)
+    flow = write_flow(tmp_path, source_url, [], ONE + TWO, "snapshot: never")
     flow.apply()
-    insert(postgres_database, 2)
+    insert(source_url, 2)
     flow.apply()
-    flow.write(flow.spec.read_text() + THREE)
+    flow.write(flow.spec.read_text() + named_there(source_url, THREE))
     flow.apply()
-    insert(postgres_database, 3)
+    insert(source_url, 3)
     flow.apply()
     place = DeltaPlace(tmp_path / "lake")
     found = {table: [id for (id,) in place.rows(table, ["id"])] for table in TABLES}
     assert found == {"one": ["2", "3"], "two": ["2", "3"], "three": ["3"]}
     flow.run("apply", "flow.yaml", "--full-refresh", "one", expect=0)
-    must_have_all(postgres_database, tmp_path, ["one"])
+    must_have_all(source_url, tmp_path, ["one"])
 
 
 @pytest.mark.parametrize(
@@ -273,9 +272,9 @@ def test_a_stream_without_snapshots(tmp_path: Path, postgres_database: str) -> N
         pytest.param("acknowledged", marks=pytest.mark.full),
     ],
 )
-def test_a_killed_capture_repeats_one_batch_at_most(point: str, tmp_path: Path, postgres_database: str) -> None:
-    flow = begun(tmp_path, postgres_database, ONE, "batch: {rows: 100}")
-    execute(postgres_database, *(f"INSERT INTO one VALUES ({number}, 'x')" for number in range(1000, 1550)))
+def test_a_killed_capture_repeats_one_batch_at_most(point: str, tmp_path: Path, source_url: str) -> None:
+    flow = begun(tmp_path, source_url, ONE, "batch: {rows: 100}")
+    execute(source_url, *(f"INSERT INTO one VALUES ({number}, 'x')" for number in range(1000, 1550)))
     folder = tmp_path / "state" / "shop" / "streams" / "cdc"
     flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=-9)
     landed = [json.loads(file.read_text()) for file in (folder / "landed").iterdir()]
@@ -286,4 +285,4 @@ def test_a_killed_capture_repeats_one_batch_at_most(point: str, tmp_path: Path, 
     landed = [json.loads(file.read_text()) for file in (folder / "landed").iterdir()]
     changes = [table["changes"] for batch in landed for table in batch["tables"]]
     assert sum(changes) == 550 and max(changes) <= 100
-    must_have_all(postgres_database, tmp_path, ["one"])
+    must_have_all(source_url, tmp_path, ["one"])

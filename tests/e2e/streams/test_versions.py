@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from tests.e2e.streams.flow import flush, place, write_flow
+from tests.e2e.streams.sources import database_of
 from tests.e2e.streams.targets import DeltaPlace, must_be_history, must_be_marked, must_equal, must_have_every_change
 from tests.e2e.streams.workload import Workload
 from tests.services import postgres
@@ -28,8 +29,7 @@ def test_a_stream_of_this_version(major: int, tmp_path: Path) -> None:
         workload = Workload(url, seed=major, big=20_000, rows=500)
         workload.create()
         flow = write_flow(tmp_path, url, ["dw", "lake"], MORE)
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("SELECT pg_create_logical_replication_slot('oracle', 'test_decoding')")
+        oracle = database_of(url).oracle()
         flow.apply()
         for _ in range(3):
             workload.run(60)
@@ -38,9 +38,8 @@ def test_a_stream_of_this_version(major: int, tmp_path: Path) -> None:
             for target in ("dw", "lake"):
                 must_equal(url, place(flow, url, target))
         lake = DeltaPlace(tmp_path / "lake")
-        must_have_every_change(url, "oracle", lake, {"orders": "orders_log"})
+        must_have_every_change(oracle, lake, {"orders": "orders_log"})
         must_be_history(url, lake, "customers", "customers_history", ["id"])
         must_be_marked(url, lake, "documents", "documents_soft")
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("SELECT pg_drop_replication_slot('oracle')")
             connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")

@@ -1,5 +1,5 @@
-"""A seeded workload for a PostgreSQL database: nine tables that refer to each other, changed in every way that a change
-stream has to deal with. It runs as a thread of the test, or transaction by transaction."""
+"""A seeded workload for a database of any kind: nine tables that refer to each other, changed in every way that a
+change stream has to deal with. It runs as a thread of the test, or transaction by transaction."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, LiteralString, cast
+from typing import Any
 
-import psycopg
+from tests.e2e.streams import dialects
+from tests.e2e.streams.sources import PostgresDatabase, Session, database_of
 
 #: In the order in which they refer to each other: parents first.
 TABLES = ("customers", "addresses", "products", "orders", "lines", "payments", "documents", "tags", "readings")
@@ -21,25 +22,7 @@ REFERENCES = (
     ("lines", "product_id", "products"),
     ("payments", "order_id", "orders"),
 )
-SCHEMA = """
-    CREATE TABLE customers (id bigint PRIMARY KEY, name text NOT NULL, score numeric(12,2), joined timestamptz);
-    CREATE TABLE addresses (id bigint PRIMARY KEY, customer_id bigint NOT NULL REFERENCES customers ON UPDATE CASCADE,
-        street text, code uuid);
-    CREATE TABLE products (id int PRIMARY KEY, title varchar(40), price numeric(10,2), description text);
-    CREATE TABLE orders (id bigint PRIMARY KEY, customer_id bigint NOT NULL REFERENCES customers ON UPDATE CASCADE,
-        state text, total numeric(12,2), at timestamp);
-    CREATE TABLE lines (order_id bigint REFERENCES orders, number int, product_id int NOT NULL REFERENCES products,
-        amount int, note text, PRIMARY KEY (order_id, number));
-    CREATE TABLE payments (id bigint PRIMARY KEY, order_id bigint NOT NULL REFERENCES orders, amount numeric(12,2),
-        is_settled boolean);
-    CREATE TABLE documents (id text PRIMARY KEY, title text, body text, extra text, version int);
-    CREATE TABLE tags (kind text, name text, weight double precision, PRIMARY KEY (kind, name));
-    CREATE TABLE readings (id bigint, day date, value double precision, PRIMARY KEY (id, day)) PARTITION BY RANGE (day);
-    CREATE TABLE readings_old PARTITION OF readings FOR VALUES FROM ('2000-01-01') TO ('2026-01-01');
-    CREATE TABLE readings_new PARTITION OF readings FOR VALUES FROM ('2026-01-01') TO ('2100-01-01');
-"""
-
-Connection = psycopg.Connection[Any]
+Connection = Session
 
 
 @dataclass
@@ -61,15 +44,17 @@ class Workload:
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self._database = database_of(self.url)
+        is_postgres = isinstance(self._database, PostgresDatabase)
+        self._dialect = dialects.POSTGRES if is_postgres else dialects.MYSQL
 
     def create(self) -> None:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(SCHEMA)
+        self._database.run(*(one for one in self._dialect.schema.split(";") if one.strip()))
         self.run(60)
 
     def run(self, transactions: int) -> None:
         """One after the other, each on one of two connections, the other with a transaction open."""
-        with psycopg.connect(self.url) as one, psycopg.connect(self.url) as other:
+        with self._database.session() as one, self._database.session() as other:
             for _ in range(transactions):
                 self._transaction(one, other)
 
@@ -79,10 +64,10 @@ class Workload:
         def loop() -> None:
             while not self._stopping.is_set():
                 try:
-                    with psycopg.connect(self.url) as one, psycopg.connect(self.url) as other:
+                    with self._database.session() as one, self._database.session() as other:
                         while not self._stopping.wait(pause):
                             self._transaction(one, other)
-                except psycopg.OperationalError:
+                except self._database.lost:
                     self._stopping.wait(0.5)
                 except BaseException as failure:  # noqa: BLE001 - raised by stop()
                     self._failure = failure
@@ -109,7 +94,8 @@ class Workload:
             self._large(one)
             one.commit()
         elif chosen.random() < 0.03:
-            one.execute("TRUNCATE documents, tags")
+            for statement in self._dialect.truncates:
+                one.execute(statement)
             one.commit()
         elif self.alters and chosen.random() < 0.03:
             self._alter(one)
@@ -146,14 +132,14 @@ class Workload:
     def _some(self, connection: Connection, table: str, key: str = "id") -> Any:
         """A key of a random row, or None."""
         query = f"SELECT {key} FROM {table} ORDER BY {key}"
-        found = connection.execute(cast(LiteralString, query)).fetchall()
+        found = connection.execute(query).fetchall()
         return self._random.choice(found) if found else None
 
     def _insert_customer(self, connection: Connection) -> int:
         id = self._id()
         connection.execute("INSERT INTO customers VALUES (%s, %s, %s, now())", [id, f"näme {id}", id * 1.25])
         values = [self._id(), id, "a 'street'\n\\ with \"quotes\""]
-        connection.execute("INSERT INTO addresses VALUES (%s, %s, %s, gen_random_uuid())", values)
+        connection.execute(f"INSERT INTO addresses VALUES (%s, %s, %s, {self._dialect.uuid})", values)
         return id
 
     def _insert_order(self, connection: Connection) -> None:
@@ -167,7 +153,7 @@ class Workload:
         connection.execute("INSERT INTO orders VALUES (%s, %s, 'new', 0, localtimestamp)", [order, customer])
         for number in range(self._random.randint(1, 4)):
             values = [order, number, product[0], number + 1, self._random.choice((None, "", "note"))]
-            connection.execute("INSERT INTO lines VALUES (%s, %s, %s, %s, %s)", values)
+            connection.execute('INSERT INTO "lines" VALUES (%s, %s, %s, %s, %s)', values)
         connection.execute("INSERT INTO payments VALUES (%s, %s, 1, false)", [self._id(), order])
 
     def _insert_document(self, connection: Connection) -> None:
@@ -178,8 +164,7 @@ class Workload:
     def _insert_tag(self, connection: Connection) -> None:
         values = [self._random.choice("abc"), f"tag {self._random.randint(0, 30)}", self._random.random()]
         connection.execute(
-            "INSERT INTO tags (kind, name, weight) VALUES (%s, %s, %s)"
-            " ON CONFLICT (kind, name) DO UPDATE SET weight = excluded.weight",
+            f"INSERT INTO tags (kind, name, weight) VALUES (%s, %s, %s) {self._dialect.upsert}",
             values,
         )
 
@@ -198,24 +183,24 @@ class Workload:
             )
         )
         if found := self._some(connection, table):
-            connection.execute(cast(LiteralString, f"UPDATE {table} SET {change} WHERE id = %s"), [found[0]])
+            connection.execute(f"UPDATE {table} SET {change} WHERE id = %s", [found[0]])
 
     def _update_document(self, connection: Connection) -> None:
         """Mostly of a short column only, so that the long ones are not sent."""
         if found := self._some(connection, "documents"):
             change = self._random.choice(("version = version + 1", "title = 'changed'", "body = repeat('z', 150000)"))
-            connection.execute(cast(LiteralString, f"UPDATE documents SET {change} WHERE id = %s"), [found[0]])
+            connection.execute(f"UPDATE documents SET {change} WHERE id = %s", [found[0]])
 
     def _delete_order(self, connection: Connection) -> None:
         if found := self._some(connection, "orders"):
-            for table in ("payments", "lines"):
-                connection.execute(cast(LiteralString, f"DELETE FROM {table} WHERE order_id = %s"), [found[0]])
+            for table in ("payments", '"lines"'):
+                connection.execute(f"DELETE FROM {table} WHERE order_id = %s", [found[0]])
             connection.execute("DELETE FROM orders WHERE id = %s", [found[0]])
 
     def _delete_other(self, connection: Connection) -> None:
         table = self._random.choice(("documents", "readings", "addresses"))
         if found := self._some(connection, table):
-            connection.execute(cast(LiteralString, f"DELETE FROM {table} WHERE id = %s"), [found[0]])
+            connection.execute(f"DELETE FROM {table} WHERE id = %s", [found[0]])
 
     def _change_key(self, connection: Connection) -> None:
         """Of a row with long values that are not sent, of a row in another partition, of a parent, of part of a key."""
@@ -223,42 +208,41 @@ class Workload:
         if what == 0 and (found := self._some(connection, "documents")):
             connection.execute("UPDATE documents SET id = %s WHERE id = %s", [f"doc {self._id()}", found[0]])
         elif what == 1 and (found := self._some(connection, "readings")):
-            connection.execute("UPDATE readings SET day = day + 300 WHERE id = %s AND day < '2030-01-01'", [found[0]])
+            later = self._random.choice(("2025-11-30", "2026-11-30"))
+            connection.execute("UPDATE readings SET day = %s WHERE id = %s", [later, found[0]])
         elif what == 2 and (found := self._some(connection, "customers")):
-            connection.execute("UPDATE customers SET id = %s WHERE id = %s", [self._id(), found[0]])
-        elif found := self._some(connection, "tags", "(kind, name)::text, kind, name"):
+            new = self._id()
+            connection.execute("UPDATE customers SET id = %s WHERE id = %s", [new, found[0]])
+            for table in () if self._dialect.cascades else ("addresses", "orders"):
+                connection.execute(f"UPDATE {table} SET customer_id = %s WHERE customer_id = %s", [new, found[0]])
+        elif found := self._some(connection, "tags", "kind, name"):
             connection.execute(
-                "UPDATE tags SET name = %s WHERE kind = %s AND name = %s", [f"moved {self._id()}", found[1], found[2]]
+                "UPDATE tags SET name = %s WHERE kind = %s AND name = %s", [f"moved {self._id()}", found[0], found[1]]
             )
 
     def _large(self, connection: Connection) -> None:
         first = self._next + 1
         self._next += self.rows
-        connection.execute(
-            "INSERT INTO readings SELECT g, '2026-01-01', g FROM generate_series(%s::bigint, %s::bigint) g",
-            [first, self._next],
-        )
+        many = self._dialect.many.format(first=first, last=self._next)
+        connection.execute(f"INSERT INTO readings {many}")
         connection.execute("UPDATE readings SET value = value + 1 WHERE id >= %s", [first])
 
     def _alter(self, connection: Connection) -> None:
         """A new column, with a default or without, and rows with it; a column of another type, under another name, or
         gone."""
-        found = connection.execute(
-            "SELECT attname FROM pg_attribute WHERE attrelid = 'tags'::regclass AND attname LIKE 'extra%'"
-            " AND NOT attisdropped ORDER BY attnum"
-        ).fetchall()
+        found = [name for name in self._database.columns("tags") if name.startswith("extra")]
         way = self._random.choice(self.alters) if found else "add"
-        name = self._random.choice(found)[0] if found else ""
+        name = self._random.choice(found) if found else ""
         self._columns += 1
         new = f"extra_{self._columns}"
         statements = {
             "add": f"ALTER TABLE tags ADD COLUMN {new} integer",
             "default": f"ALTER TABLE tags ADD COLUMN {new} integer DEFAULT {self._columns}",
             "drop": f"ALTER TABLE tags DROP COLUMN {name}",
-            "type": f"ALTER TABLE tags ALTER COLUMN {name} TYPE bigint",
+            "type": f"ALTER TABLE tags {self._dialect.retypes.format(name=name)}",
             "rename": f"ALTER TABLE tags RENAME COLUMN {name} TO {new}",
         }
-        connection.execute(cast(LiteralString, statements[way]))
+        connection.execute(statements[way])
         if way in ("add", "default", "rename"):
-            connection.execute(cast(LiteralString, f"UPDATE tags SET {new} = length(name) WHERE kind = 'a'"))
+            connection.execute(f"UPDATE tags SET {new} = length(name) WHERE kind = 'a'")
         self._insert_tag(connection)

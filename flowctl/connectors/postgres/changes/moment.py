@@ -29,7 +29,7 @@ from flowctl.connectors.postgres.snapshot import READER_SETTINGS, kept_alive, ta
 from flowctl.connectors.postgres.source import snapshot_of
 from flowctl.connectors.source import Relation
 from flowctl.connectors.sql import timeouts, waiting
-from flowctl.connectors.stream import Moment
+from flowctl.connectors.stream import DirectMoment
 from flowctl.errors import Interrupted, TransientError
 from flowctl.model.position import LsnPosition, lsn_from_text
 from flowctl.model.table_info import ObjectName, TableInfo
@@ -45,11 +45,12 @@ SLOT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class PostgresMoment(Moment):
+class PostgresMoment(DirectMoment):
     """``snapshot_id`` can be imported while the context is open."""
 
     at: LsnPosition
     event_at: str
+    commit: str
     snapshot_id: str
     client: Client
     buffer: Buffer | None
@@ -93,7 +94,7 @@ def take(
         snapshot, now = row
         at = lsn_from_text(str(created["consistent_point"]))
         event_at = now.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-        yield PostgresMoment(at, event_at, snapshot, client, buffer)
+        yield PostgresMoment(at, event_at, str(at), snapshot, client, buffer)
 
 
 def _lock(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> None:

@@ -144,6 +144,9 @@ class PostgresStreams(StreamSource):
         assert isinstance(position, LsnPosition)
         return position.lsn
 
+    def commit_text(self, order: int) -> str:
+        return str(LsnPosition(order))
+
     def position_at(self, order: int) -> LsnPosition:
         return LsnPosition(order)
 

@@ -1,0 +1,168 @@
+"""What a statement in the log means for the tables of a stream.
+
+With `binlog_format = ROW` rows are logged as rows, and statements are DDL or the frame of a transaction. A statement
+that changes rows is from a session that has chosen another format: nobody can tell from it which rows it has changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from flowctl.connectors.mysql.changes.events import Query
+
+#: ``emptied``: all rows of the table are gone. ``replaced``: it has other rows, which the log does not have.
+#: ``unlogged``: rows of unknown tables were changed.
+What = Literal["begin", "end", "prepared", "other", "emptied", "replaced", "unlogged"]
+
+_FRAME: dict[str, What] = {
+    "BEGIN": "begin", "COMMIT": "end", "ROLLBACK": "end", "SAVEPOINT": "other", "RELEASE": "other", "SET": "other",
+    "FLUSH": "other", "ANALYZE": "other", "OPTIMIZE": "other", "REPAIR": "other", "GRANT": "other", "REVOKE": "other",
+    "USE": "other", "LOCK": "other", "UNLOCK": "other", "KILL": "other", "CHECK": "other", "INSTALL": "other",
+    "UNINSTALL": "other", "#": "other",
+}  # fmt: skip
+_ROWS = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "DO", "SELECT", "WITH", "VALUES", "(", "IMPORT")
+#: What ALTER TABLE does to rows without logging them.
+_ALTERS_ROWS = {
+    ("TRUNCATE", "PARTITION"), ("DROP", "PARTITION"), ("EXCHANGE", "PARTITION"), ("CONVERT", "PARTITION"),
+    ("CONVERT", "TABLE"), ("IMPORT", "TABLESPACE"), ("DISCARD", "TABLESPACE"), ("ALTER", "IGNORE"),
+}  # fmt: skip
+_EXECUTABLE = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """``tables`` are database and name; an empty name stands for all tables of the database."""
+
+    what: What
+    tables: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Word:
+    """``text`` in capitals unless ``is_quoted``."""
+
+    text: str
+    is_quoted: bool
+    raw: str
+
+
+def meanings(query: Query) -> list[Meaning]:
+    """What the statement does; several things for one that renames tables. Raises ``ValueError`` for a statement that
+    cannot be split into words."""
+    words = _words(query.text)
+    if [word.text for word in words[:2]] == ["SET", "STATEMENT"]:
+        texts = [word.text for word in words]
+        words = words[texts.index("FOR") + 1 :] if "FOR" in texts else []
+    if not words:
+        return [Meaning("other")]
+    first = words[0].text
+    if first == "XA":
+        return [Meaning("end" if words[1].text in ("COMMIT", "ROLLBACK") else "begin")]
+    if first == "ROLLBACK" and any(word.text == "TO" for word in words[1:3]):
+        return [Meaning("other")]
+    if first == "ANALYZE" and words[1].text in _ROWS:
+        return [Meaning("unlogged")]
+    if first in _FRAME:
+        return [Meaning(_FRAME[first])]
+    if first in _ROWS:
+        return [Meaning("unlogged")]
+    return list(_changes_of_tables(words, query.database)) or [Meaning("other")]
+
+
+def _changes_of_tables(words: Sequence[_Word], database: str) -> Iterator[Meaning]:
+    texts = [word.text for word in words]
+    is_table = "TABLE" in texts[:4] or "TABLES" in texts[:3]
+    match texts[0]:
+        case _ if "TEMPORARY" in texts[1:5]:
+            return
+        case "TRUNCATE":
+            yield Meaning("emptied", tuple(_names(words, 2 if is_table else 1, database)))
+        case "DROP" if texts[1:2] in (["DATABASE"], ["SCHEMA"]):
+            yield Meaning("emptied", ((_after_conditions(words, 2).raw, ""),))
+        case "DROP" if is_table:
+            yield Meaning("emptied", tuple(_names(words, 2, database)))
+        case "CREATE" if is_table and "REPLACE" in texts[1:3]:
+            yield Meaning("emptied", tuple(_names(words, texts.index("TABLE") + 1, database))[:1])
+        case "RENAME" if is_table:
+            names = _renamed(words, database)
+            yield Meaning("replaced", tuple(names))
+        case "ALTER" if is_table:
+            at = texts.index("TABLE") + 1
+            table = tuple(_names(words, at, database))[:1]
+            if _ALTERS_ROWS & {*itertools.pairwise(texts)}:
+                yield Meaning("replaced", table)
+            if renamed := _new_name(words, at, database):
+                yield Meaning("replaced", (*table, renamed))
+
+
+def _names(words: Sequence[_Word], at: int, database: str) -> Iterator[tuple[str, str]]:
+    """A list of names, separated by commas."""
+    while at < len(words) and not words[at].is_quoted and words[at].text in ("IF", "NOT", "EXISTS"):
+        at += 1
+    while at < len(words):
+        name, at = _name(words, at, database)
+        yield name
+        if at >= len(words) or words[at].text != "," or words[at].is_quoted:
+            return
+        at += 1
+
+
+def _name(words: Sequence[_Word], at: int, database: str) -> tuple[tuple[str, str], int]:
+    if at + 2 < len(words) and words[at + 1].text == "." and not words[at + 1].is_quoted:
+        return (words[at].raw, words[at + 2].raw), at + 3
+    return (database, words[at].raw), at + 1
+
+
+def _renamed(words: Sequence[_Word], database: str) -> Iterator[tuple[str, str]]:
+    """Old and new names of ``RENAME TABLE a TO b, c WAIT 5 TO d``."""
+    at = 2
+    while at < len(words):
+        while not words[at].is_quoted and words[at].text in ("IF", "EXISTS"):
+            at += 1
+        old, at = _name(words, at, database)
+        while at < len(words) and words[at].text != "TO":
+            at += 1
+        if at >= len(words):
+            return
+        new, at = _name(words, at + 1, database)
+        yield old
+        yield new
+        at += 1
+
+
+def _new_name(words: Sequence[_Word], at: int, database: str) -> tuple[str, str] | None:
+    """The name that ``ALTER TABLE … RENAME [TO | AS] name`` gives; not of a column, a key or an index."""
+    for place in range(at, len(words) - 1):
+        if words[place].text != "RENAME" or words[place].is_quoted:
+            continue
+        following = words[place + 1]
+        if not following.is_quoted and following.text in ("COLUMN", "KEY", "INDEX", "CONSTRAINT"):
+            continue
+        skips = not following.is_quoted and following.text in ("TO", "AS", "=")
+        return _name(words, place + (2 if skips else 1), database)[0]
+    return None
+
+
+def _after_conditions(words: Sequence[_Word], at: int) -> _Word:
+    while not words[at].is_quoted and words[at].text in ("IF", "EXISTS"):
+        at += 1
+    return words[at]
+
+
+def _words(text: str) -> list[_Word]:
+    """Without comments; of an executable comment (``/*! … */``) its content."""
+    from sqlglot import tokenize
+    from sqlglot.errors import TokenError
+    from sqlglot.tokenizer_core import TokenType
+
+    opened = _EXECUTABLE.sub(r" \1 ", text)
+    try:  # what begins with some words is not split: a word before it prevents that
+        _, *tokens = tokenize(f"BEFORE {opened}", dialect="mysql")
+    except TokenError as error:
+        raise ValueError(str(error)) from error
+    quoted = (TokenType.IDENTIFIER, TokenType.STRING)
+    return [_Word(t.text if t.token_type in quoted else t.text.upper(), t.token_type in quoted, t.text) for t in tokens]

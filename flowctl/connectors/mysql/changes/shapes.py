@@ -1,0 +1,52 @@
+"""What a table map means: its columns with the types that a description of the table has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flowctl.changes.shape import Shape
+from flowctl.connectors.mysql import catalog
+from flowctl.connectors.mysql.changes.events import TableMap
+from flowctl.connectors.mysql.changes.wire import wire_of
+from flowctl.connectors.mysql.client import MysqlConnection
+from flowctl.model import types
+from flowctl.model.table_info import Column, ObjectName
+
+_BYTES = "binary"
+
+
+def shape_of(connection: MysqlConnection, found: TableMap, object: ObjectName, charsets: Mapping[int, str]) -> Shape:
+    """The log has each column's form as of the change, and the catalog its type as of now: a type that has the same
+    form is the column's, also where the log does not tell (TINYINT(1), JSON). Otherwise it was altered since, and the
+    form is all that is known."""
+    info = catalog.describe(connection, [object])[object]
+    identity = info.identity if info else f"{catalog.system_of(connection, found.database)}/{found.name}"
+    columns, wires = [], []
+    for one in found.columns:
+        now = (info.column(one.name) if info else None) or Column(one.name, types.STRING, True, "")
+        charset = charsets.get(one.collation, f"that of collation {one.collation}")
+        wire = wire_of(one, "" if charset == _BYTES else charset, now.native)
+        native = now.native if wire.is_of(now.native) else wire.native
+        columns.append(catalog.column_of(one.name, native, is_nullable=now.nullable))
+        wires.append(wire.to_text())
+    names = tuple(column.name for column in columns)
+    return Shape(object, identity, tuple(columns), old_columns=names, private=tuple(wires))
+
+
+def charsets(connection: MysqlConnection) -> dict[int, str]:
+    """The character set of each collation, by number."""
+    version = tuple(int(part) for part in connection.facts.version.split(".")[:2])
+    if connection.facts.is_mariadb and version >= (10, 10):
+        query = "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
+    else:
+        query = "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS"
+    return {int(number): name for number, name in connection.fetch(query) if number is not None and name is not None}
+
+
+def now_of(connection: MysqlConnection, object: ObjectName) -> Shape:
+    """The table as it is now, for changes without rows."""
+    info = catalog.describe(connection, [object])[object]
+    if info is None:
+        schema, name = catalog.parts_of(connection, object)
+        return Shape(object, f"{catalog.system_of(connection, schema)}/{name}", (), ())
+    return Shape(object, info.identity, info.columns, tuple(column.name for column in info.columns))

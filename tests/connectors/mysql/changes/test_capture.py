@@ -1,0 +1,211 @@
+"""What the log has beside rows: DDL, statements, other forms of events; and what a stream refuses to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowctl.changes.segment import Op
+from flowctl.connectors.mysql.changes import protocol
+from flowctl.connectors.mysql.changes.ddl import meanings
+from flowctl.connectors.mysql.changes.events import Query
+from flowctl.connectors.mysql.client import client
+from flowctl.errors import StoppedByPolicy, TransientError
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.types import INT32
+from tests.connectors.captured import STREAM, BatchLimits
+from tests.connectors.mysql.changes.streaming import Captured
+from tests.connectors.mysql.conftest import Script
+
+ONE, TWO = ObjectName(("one",)), ObjectName(("two",))
+ID = (Column("id", INT32),)
+FILES = replace(STREAM, options={"position": "file"})
+
+
+@pytest.fixture(params=[STREAM, pytest.param(FILES, marks=pytest.mark.full)], ids=["gtid", "file"])
+def begun(request: pytest.FixtureRequest, mysql_database: str, script: Script, tmp_path: Path) -> Captured:
+    return begin(request.param, mysql_database, script, tmp_path)
+
+
+def begin(stream: Any, url: str, script: Script, folder: Path) -> Captured:
+    script("CREATE TABLE one (id int PRIMARY KEY, value text); CREATE TABLE two (id int PRIMARY KEY)")
+    captured = Captured(url, folder, [ONE, TWO], stream)
+    with captured.begin():
+        pass
+    return captured
+
+
+@contextmanager
+def setting(script: Script, name: str, value: str) -> Iterator[None]:
+    """Of the server, for sessions that begin now."""
+    ((before,),) = script(f"SELECT @@global.{name}")
+    script(f"SET GLOBAL {name} = {value}")
+    try:
+        yield
+    finally:
+        script(f"SET GLOBAL {name} = '{before}'" if isinstance(before, str) else f"SET GLOBAL {name} = {before}")
+
+
+def ops(captured: Captured, object: ObjectName = ONE) -> list[tuple[str, int | None]]:
+    rows = captured.changes(ID, ["id"], object).rows.to_pylist()
+    return [(Op(row["_flowctl_op"]).name, row["id"]) for row in rows]
+
+
+def test_changes_of_whole_tables_are_at_their_place(begun: Captured, script: Script) -> None:
+    script(
+        "TRUNCATE one; INSERT INTO one VALUES (1, 'a'); DROP TABLE one; CREATE TABLE one (id int PRIMARY KEY);"
+        "INSERT INTO one VALUES (2); CREATE TABLE three (id int PRIMARY KEY); RENAME TABLE one TO four, three TO one;"
+        "INSERT INTO one VALUES (3); CREATE OR REPLACE TABLE two (id int PRIMARY KEY); INSERT INTO two VALUES (7)"
+    )
+    begun.capture()
+    assert ops(begun) == [
+        ("TRUNCATE", None), ("INSERT", 1), ("TRUNCATE", None), ("INSERT", 2), ("REPLACED", None), ("REPLACED", None),
+        ("INSERT", 3),
+    ]  # fmt: skip
+    assert ops(begun, TWO) == [("TRUNCATE", None), ("INSERT", 7)]
+
+
+def test_transactions_are_whole_and_rolled_back_ones_are_not_there(begun: Captured, script: Script) -> None:
+    script(
+        "BEGIN; INSERT INTO one VALUES (1, 'a'); SAVEPOINT here; INSERT INTO one VALUES (2, 'b');"
+        "ROLLBACK TO SAVEPOINT here; INSERT INTO two VALUES (1); COMMIT;"
+        "BEGIN; INSERT INTO one VALUES (3, 'c'); ROLLBACK;"
+        "CREATE TEMPORARY TABLE one_t AS SELECT * FROM one; DROP TEMPORARY TABLE one_t; DELETE FROM one"
+    )
+    begun.capture(BatchLimits(1, 10**9))
+    assert ops(begun) == [("INSERT", 1), ("DELETE", 1)]
+    first, second = begun.changes(ID, ["id"], ONE).rows["_flowctl_lsn"].to_pylist()
+    assert begun.changes(ID, ["id"], TWO).rows["_flowctl_lsn"].to_pylist() == [first] and first < second
+
+
+def test_a_capture_continues_where_a_batch_has_ended(begun: Captured, script: Script) -> None:
+    for number in range(1, 9):
+        script(f"INSERT INTO one VALUES ({number}, 'a'); FLUSH BINARY LOGS")
+        if number % 3 == 0:
+            begun.capture(BatchLimits(1, 10**9))
+    begun.capture()
+    assert ops(begun) == [("INSERT", number) for number in range(1, 9)]
+    positions = [batch.upper for batch in begun.log.between(-1, begun.capture().batch)]
+    orders = [begun.source.order_of(position) for position in positions]
+    assert orders == sorted(orders)
+    assert [begun.source.position_from_text(str(position)) for position in positions] == positions
+
+
+def test_a_row_in_a_compressed_event(begun: Captured, script: Script) -> None:
+    with setting(script, "log_bin_compress", "ON"), setting(script, "log_bin_compress_min_len", "10"):
+        script(f"INSERT INTO one VALUES (1, '{'long ' * 100}'); UPDATE one SET id = 2; DELETE FROM one; TRUNCATE one")
+    begun.capture()
+    assert ops(begun) == [("INSERT", 1), ("UPDATE", 2), ("DELETE", 2), ("TRUNCATE", None)]
+
+
+@pytest.mark.parametrize("begun", [STREAM], indirect=True)
+@pytest.mark.parametrize("checksum", ["NONE", "CRC32"])
+def test_a_log_with_and_without_checksums(checksum: str, begun: Captured, script: Script) -> None:
+    with setting(script, "binlog_checksum", checksum):
+        script("INSERT INTO one VALUES (1, 'a')")
+        begun.capture()
+    script("INSERT INTO one VALUES (2, 'a')")
+    begun.capture()
+    assert ops(begun) == [("INSERT", 1), ("INSERT", 2)]
+
+
+@pytest.mark.parametrize("begun", [STREAM], indirect=True)
+@pytest.mark.parametrize(
+    ("statements", "why"),
+    [
+        ("SET binlog_format = STATEMENT; INSERT INTO one VALUES (1, 'a')", "without the rows that it has changed"),
+        ("SET binlog_format = STATEMENT; UPDATE two SET id = 3", "without the rows that it has changed"),
+        ("SET binlog_row_image = MINIMAL; INSERT INTO one (id) VALUES (1); DELETE FROM one", "binlog_row_image"),
+        ("XA START 'x'; INSERT INTO one VALUES (1, 'a'); XA END 'x'; XA PREPARE 'x'; XA COMMIT 'x'", "XA transaction"),
+        ("SET gtid_seq_no = 900000000; INSERT INTO two VALUES (1); SET gtid_seq_no = 800000000; DELETE FROM two;"
+         "SET gtid_seq_no = 900000001; INSERT INTO two VALUES (2)",
+         "not in the order of its GTIDs"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_exactly_stops_the_stream(
+    statements: str, why: str, begun: Captured, script: Script
+) -> None:
+    script(statements)
+    with pytest.raises(StoppedByPolicy, match=why):
+        begun.capture()
+    if "gtid" in statements:
+        script("RESET MASTER")  # the next numbers would be beyond all others
+
+
+@pytest.mark.parametrize("begun", [STREAM], indirect=True)
+def test_rows_without_names_of_columns_stop_the_stream(begun: Captured, script: Script) -> None:
+    with setting(script, "binlog_row_metadata", "NO_LOG"):
+        script("INSERT INTO one VALUES (1, 'a')")
+    with pytest.raises(StoppedByPolicy, match="without the names of its columns"):
+        begun.capture()
+
+
+@pytest.mark.parametrize("begun", [STREAM], indirect=True)
+def test_statements_about_other_databases_are_passed_over(begun: Captured, script: Script) -> None:
+    script(
+        "CREATE DATABASE apart; CREATE TABLE apart.t (id int); USE apart; SET binlog_format = STATEMENT;"
+        "INSERT INTO t VALUES (1); DROP DATABASE apart; SET binlog_format = ROW"
+    )
+    script("INSERT INTO one VALUES (1, 'a')")
+    begun.capture()
+    assert ops(begun) == [("INSERT", 1)]
+
+
+def test_a_transaction_larger_than_what_is_held(begun: Captured, script: Script, monkeypatch: Any) -> None:
+    monkeypatch.setattr("flowctl.storage.lander.RUN_BYTES", 100_000)
+    script(
+        "BEGIN; INSERT INTO one SELECT seq, REPEAT('x', 50) FROM seq_1_to_20000; DELETE FROM one WHERE id > 3; COMMIT"
+    )
+    batch = begun.capture()
+    assert batch.changes == 20000 + 19997 and len(batch.segments) > 5
+    assert ops(begun)[:2] == [("INSERT", 1), ("INSERT", 2)]
+
+
+@pytest.mark.parametrize("begun", [STREAM], indirect=True)
+def test_a_second_reader_with_the_same_id_ends_the_first(begun: Captured, mysql_database: str) -> None:
+    newest = begun.log.newest()
+    assert newest is not None
+    with protocol.reading(client({"url": mysql_database}), "cdc", 4711, str(newest.upper)) as first:
+        events = first.events()
+        next(events)
+        with protocol.reading(client({"url": mysql_database}), "cdc", 4711, str(newest.upper)) as second:
+            next(second.events())
+            with pytest.raises(TransientError, match="something else reads the log as server_id 4711"):
+                for _ in range(10):
+                    next(events)
+
+
+def told(text: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+    return [(one.what, one.tables) for one in meanings(Query("db", text))]
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "tables"),
+    [
+        ("TRUNCATE TABLE `a`.`b c`", "emptied", [("a", "b c")]),
+        ("drop table if exists a, b.c /* generated by server */", "emptied", [("db", "a"), ("b", "c")]),
+        ("DROP DATABASE IF EXISTS `shop`", "emptied", [("shop", "")]),
+        ("create or replace table q (a int)", "emptied", [("db", "q")]),
+        ("RENAME TABLE a TO b, `x`.y WAIT 5 TO z", "replaced", [("db", "a"), ("db", "b"), ("x", "y"), ("db", "z")]),
+        ('ALTER TABLE "a" ADD c int, RENAME AS "b"', "replaced", [("db", "a"), ("db", "b")]),
+        ("ALTER TABLE a TRUNCATE PARTITION p", "replaced", [("db", "a")]),
+        ("ALTER IGNORE TABLE a ADD UNIQUE (b)", "replaced", [("db", "a")]),
+        ("ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b", "replaced", [("db", "a")]),
+        ("ALTER TABLE a RENAME COLUMN b TO c, RENAME INDEX i TO j", "other", []),
+        ("CREATE TABLE `to` (a int COMMENT 'RENAME TABLE x TO y')", "other", []),
+        ("DROP TEMPORARY TABLE IF EXISTS `a`", "other", []),
+        ("SET STATEMENT max_statement_time=1 FOR INSERT INTO a VALUES (1)", "unlogged", []),
+        ("/*!50003 INSERT */ INTO a VALUES ('it''s; -- not')", "unlogged", []),
+        ("-- a comment\nupdate a set b = 1", "unlogged", []),
+        ("ROLLBACK TO SAVEPOINT x", "other", []),
+        ("XA COMMIT X'61',X'',1", "end", []),
+        ("# Dummy event", "other", []),
+    ],
+)
+def test_what_a_statement_means(text: str, what: str, tables: list[tuple[str, str]]) -> None:
+    assert told(text)[0] == (what, tuple(tables))
