@@ -38,6 +38,7 @@ from flowctl.plan.commands import state_command
 from flowctl.plan.how import how
 from flowctl.plan.stops import first_stop
 from flowctl.plan.streams import StreamCase, former_stream, plan_stream
+from flowctl.plan.undecoded import undecoded_form, with_way
 from flowctl.plan.upstream import columns_found
 from flowctl.resolve.names import refused_name
 from flowctl.resolve.places import SIDECARS
@@ -113,6 +114,7 @@ def case_of(
         spark_url=spec.spark.url,
         spark_conf=spec.spark.conf,
         hides_order=_hides_order(spec, table),
+        undecoded=undecoded_form(spec, table),
         shared=shared.get(table.id, ""),
         refused_name=refused_name(table, spec),
     )
@@ -148,7 +150,7 @@ def _hides_order(spec: Spec, table: TableSpec) -> bool:
 def steps_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> tuple[Step, ...]:
     """Returns the table's step, or two if a pending sequence number is finished first and newer rows exist. Pure: the
     same case gives the same steps."""
-    steps = _decided(case, reading.rfc3339(now), estimate)
+    steps = (with_way(step, case) for step in _decided(case, reading.rfc3339(now), estimate))
     return tuple(replace(step, how=how(step, case)) if isinstance(step, Load | Recover) else step for step in steps)
 
 

@@ -28,8 +28,10 @@ class Case:
     applied (0: never loaded). ``ddl`` is None only if the target was not observed. ``shared`` describes a conflict over
     the target's place (empty: none), ``refused_name`` why the table's name is refused and what to do. ``spec_path`` is
     the spec as named in commands in hints. ``hides_order`` as in
-    :class:`flowctl.connectors.source.SourceCapabilities`. ``resnapshots``: the table of a stream is read in full,
-    though its target exists. ``backfill``: the range that is read, instead of what is new."""
+    :class:`flowctl.connectors.source.SourceCapabilities`. ``undecoded``: the form in which source and
+    target, being of one kind, can exchange rows without decoding them; empty if there is none. ``resnapshots``: the
+    table of a stream is read in full, though its target exists. ``backfill``: the range that is read, instead of what
+    is new."""
 
     table: TableSpec
     observed: Observed
@@ -44,6 +46,7 @@ class Case:
     spark_url: str = "local[*]"
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     hides_order: bool = False
+    undecoded: str = ""
     resnapshots: bool = False
     shared: str = ""
     refused_name: tuple[str, str] | None = None
