@@ -4,7 +4,7 @@ rows are passed on undecoded or not."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -354,3 +354,18 @@ def test_a_pattern_reads_every_kind_of_relation_undecoded(orders: Pair) -> None:
         with psycopg.connect(orders.source) as source, psycopg.connect(orders.target) as target:
             query = sql.SQL("SELECT t::text FROM {} t ORDER BY id").format(sql.Identifier(name))
             assert target.execute(query).fetchall() == source.execute(query).fetchall()
+
+
+def test_servers_convert_the_texts_of_their_encodings(orders: Pair, postgres_server: str) -> None:
+    name = orders.target.rpartition("/")[2] + "_latin"
+    with postgres.database(postgres_server, name, "LATIN1") as target:
+        latin = replace(orders, target=target)
+        write_orders(latin, "mode: truncate, columns: {include: [id, note]}")
+        latin.run_sql("UPDATE orders SET note = 'Käse ½ é' WHERE id = 7")
+        latin.flow.apply()
+        with psycopg.connect(latin.target) as connection:
+            query = "SELECT encode(convert_to(note, 'LATIN1'), 'hex') FROM copied WHERE id = 7"
+            assert connection.execute(query).fetchone() == ("Käse ½ é".encode("latin-1").hex(),)
+        latin.run_sql("UPDATE orders SET note = 'Ω' WHERE id = 7")
+        refused = latin.flow.apply(expect=4)
+        assert 'has no equivalent in encoding "LATIN1"' in refused.words

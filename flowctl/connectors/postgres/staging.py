@@ -151,6 +151,7 @@ def insert_inside(
     names = POSTGRES.named([*(column.name for column in rows.columns), *constants])
     source = rows.inside(constants)
     with client.connect() as connection:
+        connection.execute("SET client_encoding = 'UTF8'")
         connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ; {source.moment}".encode())
         transaction = _transaction(connection)
         inserted = connection.execute(f"INSERT INTO {POSTGRES.table(stage)} ({names}) {source.query}".encode())
