@@ -68,5 +68,9 @@ CASE = Case(
             database=True,
         ),
     ),
-    targets=(Faster("flowctl", 2.5, than="Sling"), Faster("flowctl on Sail", 2.5, than="Sling")),
+    targets=(
+        Faster("flowctl", 2.5, than="Sling"),
+        Faster("flowctl on Sail", 2.5, than="Sling"),
+        Faster("flowctl on Sail", 0.6, than="psql to psql"),
+    ),
 )

@@ -14,9 +14,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from flowctl.connectors.survey import Details, Survey, Wanted, survey_tables
+from flowctl.connectors.undecoded import UndecodedSnapshot
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import Column, Estimate, ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints, TableSpec
@@ -45,11 +47,12 @@ SOURCE_ORDER_COLUMN = "_flowctl_source_order"
 
 @dataclass(frozen=True)
 class SourceCapabilities:
-    """``position``: what plain objects offer besides full reads. ``refuses``: why a table cannot
-    be read, and what to do, by its spec alone."""
+    """``position``: what plain objects offer besides full reads. ``refuses``: why a table cannot be read, and what to do,
+    by its spec alone. ``undecoded``: the forms in which rows leave it without being decoded, as people know them."""
 
     position: Literal["cursor", "files", "offsets", "version", "none"]
     refuses: Callable[[TableSpec], tuple[str, str] | None] = lambda table: None
+    undecoded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -201,6 +204,14 @@ class Source(ABC):
         """The views, which :meth:`discover` leaves out, named as it names tables; sorted."""
         return ()
 
+    def discover_views(self, pattern: tuple[str, ...]) -> list[ObjectName]:
+        """The views matching a pattern, as :meth:`discover` finds tables."""
+        return [
+            view
+            for view in self.views()
+            if len(view.parts) == len(pattern) and all(map(fnmatchcase, view.parts, pattern))
+        ]
+
     def describe_files(
         self, relation: Relation, read: Mapping[str, FileStamp]
     ) -> tuple[TableInfo | None, HighWatermark]:
@@ -230,6 +241,13 @@ class DirectSource(Source):
     def snapshot(
         self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
     ) -> AbstractContextManager[Snapshot]: ...
+
+    def undecoded(
+        self, relation: Relation, info: TableInfo, hints: ReadHints
+    ) -> AbstractContextManager[UndecodedSnapshot]:
+        """Required of a source whose capabilities name a form. Raises :class:`StoppedByPolicy` if the relation is not
+        as ``info`` describes it any more."""
+        raise NotImplementedError(f"{type(self).__name__} does not send rows undecoded")
 
 
 class LandedSource(Source):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flowctl.connectors.gaps import Gap
 from flowctl.connectors.maintenance import Maintenance, Task
+from flowctl.connectors.undecoded import UndecodedRows
 from flowctl.engine.batch import Batch
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.mode import Mode
@@ -52,7 +53,7 @@ class TargetCapabilities:
     ``atomic``: the scope in which one commit of several tables is atomic. ``is_log``: rows are only added, as messages
     of a log, which is neither read back nor replaced. A log that exists may be written, by others too; until this flow
     has written to it, a plan treats it as a table that does not exist. ``batch_rows`` is how many messages of a topic
-    one commit takes, unless the spec says otherwise."""
+    one commit takes, unless the spec says otherwise. ``undecoded``: the forms of a source's rows that it takes."""
 
     widens: Callable[[DataType, DataType], bool]
     refuses_names: Callable[[str], str | None] = lambda name: None
@@ -61,6 +62,7 @@ class TargetCapabilities:
     atomic: Literal["database", "table"] = "table"
     is_log: bool = False
     batch_rows: int = 5_000_000
+    undecoded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,16 @@ class TargetRules(ABC):
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         """The same changes, each with its statement (empty: none needed), and further changes that they need or
         cause."""
+
+    def native_type(self, column: Column) -> str:
+        """The type, as this target writes it, of a new column for the values of ``column``, which a source of the same
+        kind describes; empty: that of ``column.type``."""
+        return ""
+
+    def stores_undecoded(self, there: Column, sent: Column) -> bool:
+        """Whether the existing column ``there`` stores every value of ``sent``, which a source of the same kind
+        describes, as it is sent."""
+        return False
 
     def refuse_create(self, object: ObjectName, layout: Layout) -> tuple[str, str] | None:
         """Why the missing ``object`` is not created, and what to do; None if it is."""
@@ -306,6 +318,11 @@ class Target(TargetRules):
     def stage(self, spark: SparkSession, batch: Batch, job: WriteJob) -> AbstractContextManager[Staged]:
         """Prepares ``batch`` for the commit; nobody else sees it. Staged data is removed when the context ends; the
         leftovers of a killed process are dropped by the next one with a higher fence."""
+
+    def stage_undecoded(self, rows: UndecodedRows, job: WriteJob, *, is_inside: bool) -> AbstractContextManager[Staged]:
+        """As :meth:`stage`, for rows in a form that the capabilities name; required of a target that names one.
+        ``is_inside``: they come from this very database."""
+        raise NotImplementedError(f"{type(self).__name__} does not take undecoded rows")
 
     @abstractmethod
     def commit(self, staged: Sequence[Staged]) -> Sequence[Commit]:

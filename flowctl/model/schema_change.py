@@ -19,7 +19,8 @@ class SchemaChange:
     apply runs; empty if none is needed. ``old`` or ``new`` is None where the column does not exist. ``is_known``: the
     source lacks a column that an earlier run has already reported, that the definition leaves out, or that is foreign.
     If the change stops the table, ``next_step`` is the target's own hint for a change that it cannot make, and
-    ``if_refused`` the general hint."""
+    ``if_refused`` the general hint. ``native`` as in a
+    :class:`~flowctl.model.table_info.Column` to be created."""
 
     column: str
     change: Change
@@ -33,6 +34,7 @@ class SchemaChange:
     next_step: str = field(default="", compare=False, metadata=in_json("never"))
     if_refused: str = field(default="", compare=False, metadata=in_json("never"))
     is_known: bool = field(default=False, metadata=in_json("never"))
+    native: str = field(default="", metadata=in_json("not_default"))
 
     @property
     def alters(self) -> bool:

@@ -21,7 +21,7 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.slices import count_slices
 from flowctl.model.table_info import RowEstimate
 
-Via = Literal["direct", "staged"]
+Via = Literal["direct", "staged", "undecoded"]
 CheckTime = Literal["plan", "commit"]
 CheckResult = Literal["passed", "failed", "pending"]
 #: Why a step stops: a guard or policy (exit 6), something that could not be observed (exit 4), a stopped dependency.
@@ -63,7 +63,9 @@ class SeenTarget:
 class PlannedTable:
     """The table of a step. ``mark`` is the place in the spec that the step refers to. ``source`` and ``target`` are
     ``connection:object`` as written in the spec, ``needs`` the tables of this plan that must run first. ``definition``
-    is recorded in state to detect changes of the spec. ``progress`` is what state currently records; None for a pattern
+    is recorded in state to detect changes of the spec. ``via``: how the rows
+    reach the target: straight from the source, from the buffer, or as the source sends them
+    (:mod:`flowctl.connectors.undecoded`). ``progress`` is what state currently records; None for a pattern
     whose tables could not be listed."""
 
     id: str

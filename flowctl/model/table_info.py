@@ -44,7 +44,8 @@ class ObjectName:
 @dataclass(frozen=True)
 class Column:
     """One column. ``native`` is the type as the system itself writes it. ``as_text``: the type has no exact
-    counterpart, so its canonical text is read instead; ``note`` explains why where it is not obvious."""
+    counterpart, so its canonical text is read instead; ``note`` explains why where it is not obvious. ``portable`` is
+    the type that any other system of the same kind has for these values, as it writes it; empty if none is known."""
 
     name: str
     type: DataType
@@ -52,6 +53,7 @@ class Column:
     native: str = field(default="", metadata=in_json("since"))
     as_text: bool = field(default=False, metadata=in_json("since"))
     note: str = field(default="", metadata=in_json("since"))
+    portable: str = field(default="", compare=False, metadata=in_json("never"))
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class TableInfo:
     ``clock`` is the system's current time. ``extra`` is private to the connector that set it: JSON-safe values only.
     ``only_without`` maps each column that some files lack to the columns that only those files have; ``lacking`` each
     column that a file lacks that was not read yet, to the first such file.
+    ``decoded_because``: why its rows cannot be passed on undecoded (:mod:`flowctl.connectors.undecoded`), in a system
+    that can do that; empty if they can.
     """
 
     object: ObjectName
@@ -88,6 +92,7 @@ class TableInfo:
     created_by: str = ""
     only_without: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     lacking: Mapping[str, str] = field(default_factory=dict)
+    decoded_because: str = ""
 
     @property
     def shape(self) -> str:

@@ -34,9 +34,11 @@ def discover(spec: Spec, connections: Connections) -> Discovery:
         parts = {table.id: table.source.parts for table in patterns[name] if isinstance(table.source, ObjectSource)}
         streams = {table.id: table.source.stream for table in patterns[name] if isinstance(table.source, StreamTable)}
 
+        with_views = {table.id for table in patterns[name] if table.include_views}
+
         def ask(ids: Sequence[str]) -> dict[str, list[ObjectName]]:
             connector = connections.get(name)
-            return {id: _listed(spec, connector, parts[id], streams.get(id)) for id in ids}
+            return {id: _listed(spec, connector, parts[id], streams.get(id), views=id in with_views) for id in ids}
 
         return ask_for_each(ask, list(parts), connections.mark(name))
 
@@ -47,7 +49,12 @@ def discover(spec: Spec, connections: Connections) -> Discovery:
     )
 
 
-def _listed(spec: Spec, connector: Connector, pattern: tuple[str, ...], stream: str | None) -> list[ObjectName]:
+def _listed(
+    spec: Spec, connector: Connector, pattern: tuple[str, ...], stream: str | None, *, views: bool
+) -> list[ObjectName]:
     if stream is not None:
         return stream_source(spec, spec.streams[stream], connector).discover(pattern)
-    return connector.source.discover(pattern) if connector.source else []
+    if connector.source is None:
+        return []
+    found = connector.source.discover(pattern)
+    return sorted([*found, *connector.source.discover_views(pattern)]) if views else found

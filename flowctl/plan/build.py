@@ -37,6 +37,7 @@ from flowctl.plan.commands import state_command
 from flowctl.plan.how import how
 from flowctl.plan.stops import first_stop
 from flowctl.plan.streams import StreamCase, former_stream, plan_stream
+from flowctl.plan.undecoded import undecoded_form, with_way
 from flowctl.plan.upstream import columns_found
 from flowctl.resolve.names import refused_name
 from flowctl.resolve.places import SIDECARS
@@ -111,6 +112,7 @@ def case_of(
         spec_path=spec.argument,
         spark_url=spec.spark.url,
         spark_conf=spec.spark.conf,
+        undecoded=undecoded_form(spec, table),
         shared=shared.get(table.id, ""),
         refused_name=refused_name(table, spec),
     )
@@ -139,7 +141,7 @@ def shared_places(places: Mapping[str, str]) -> dict[str, str]:
 def steps_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> tuple[Step, ...]:
     """Returns the table's step, or two if a pending sequence number is finished first and newer rows exist. Pure: the
     same case gives the same steps."""
-    steps = _decided(case, reading.rfc3339(now), estimate)
+    steps = (with_way(step, case) for step in _decided(case, reading.rfc3339(now), estimate))
     return tuple(replace(step, how=how(step, case)) if isinstance(step, Load | Recover) else step for step in steps)
 
 

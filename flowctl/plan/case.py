@@ -27,7 +27,8 @@ class Case:
     be found there (:func:`flowctl.plan.upstream.columns_found`), ``sequences`` its sequence number after this plan is
     applied (0: never loaded). ``ddl`` is None only if the target was not observed. ``shared`` describes a conflict over
     the target's place (empty: none), ``refused_name`` why the table's name is refused and what to do. ``spec_path`` is
-    the spec as named in commands in hints. ``resnapshots``: the table of a stream is read in full,
+    the spec as named in commands in hints. ``undecoded``: the form in which source and target, being of one kind, can
+    exchange rows without decoding them; empty if there is none. ``resnapshots``: the table of a stream is read in full,
     though its target exists. ``backfill``: the range that is read, instead of what is new."""
 
     table: TableSpec
@@ -42,6 +43,7 @@ class Case:
     spec_path: str = ""
     spark_url: str = "local[*]"
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    undecoded: str = ""
     resnapshots: bool = False
     shared: str = ""
     refused_name: tuple[str, str] | None = None

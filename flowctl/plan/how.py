@@ -9,6 +9,7 @@ from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import TableInfo
 from flowctl.plan import checks
 from flowctl.plan.case import Case
+from flowctl.plan.undecoded import is_within, why_decoded
 from flowctl.resolve.places import letters_of
 from flowctl.spec.spec import TableSpec
 from flowctl.text import some
@@ -17,13 +18,32 @@ from flowctl.text import some
 def how(step: Load | Recover, case: Case) -> tuple[str, ...]:
     """Why the step is staged, how the source is read, how the target is created and written. Empty for a direct copy
     for which neither connector has anything to report."""
+    if step.table.via == "undecoded":
+        return _undecoded(step, case)
+    decoded = why_decoded(step, case) if case.undecoded else ""
     staged = checks.why_staged(case.table)
     reading = case.observed.reading if isinstance(step, Load) else ""  # it describes new rows, not a recovered interval
-    parts = (reading, _letters(case), _last_row(case), _making(step, case), _writing(step, case), _limits(step, case))
+    undecodable = f"rows are decoded: {decoded}" if decoded and decoded != staged else ""
+    parts = (
+        undecodable,
+        reading,
+        _letters(case),
+        _last_row(case),
+        _making(step, case),
+        _writing(step, case),
+        _limits(step, case),
+    )
     chosen = tuple(text for text in parts if text)
     if staged:
         return (f"staged, {staged}", *chosen)
     return ("direct, in one pass", *chosen) if chosen else ()
+
+
+def _undecoded(step: Load | Recover, case: Case) -> tuple[str, ...]:
+    if is_within(case.table):
+        return ("copied inside the database by INSERT … SELECT, undecoded",)
+    reading = case.observed.reading if isinstance(step, Load) else ""
+    return tuple(text for text in (f"copied undecoded by {case.undecoded}", reading) if text)
 
 
 def _last_row(case: Case) -> str:

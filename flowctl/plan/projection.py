@@ -102,6 +102,12 @@ def _copied(table: TableSpec, column: Column) -> ProjectedColumn:
     return ProjectedColumn(Column(name, kind, column.nullable), quoted, column.name)
 
 
+def is_copied(table: TableSpec, made: ProjectedColumn, found: Column) -> bool:
+    """Whether the column has the values of the source's column ``found`` as they are."""
+    copies = made.source == found.name and made.expression == dialects.quoted(found.name, "spark")
+    return copies and made.column.type == found.type and found.name not in table.columns.types
+
+
 def is_mask(made: ProjectedColumn) -> bool:
     """Whether the column is written masked."""
     return made.source is not None and made.expression == _mask(made.source)

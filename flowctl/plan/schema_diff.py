@@ -95,8 +95,9 @@ def _new(table: TableSpec, made: ProjectedColumn, recorded: RecordedColumns) -> 
     if policy == "ignore" and column.name in recorded.wanted:
         return _Outcome(made, written=False)  # already ignored before: nothing to report
     change = SchemaChange(
-        column.name, "new_column", None, column.type, policy, f"on_schema_change.new_column: {policy}"
-    )
+        column.name, "new_column", None, column.type, policy, f"on_schema_change.new_column: {policy}",
+        native=column.native,
+    )  # fmt: skip
     return _Outcome(replace(made, column=column), (change,), written=policy == "add")
 
 
@@ -123,7 +124,7 @@ def _retyped(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
     column = replace(made.column, nullable=True)
     change = SchemaChange(
         now.name, "other_type", now.type, column.type, "retype", "--full-refresh", "destructive",
-        if_refused=f"Drop the table in the target, then run with --full-refresh {table.id}",
+        if_refused=f"Drop the table in the target, then run with --full-refresh {table.id}", native=column.native,
     )  # fmt: skip
     return _Outcome(replace(made, column=column), (change,))
 

@@ -16,7 +16,7 @@ from flowctl.plan.case import Case
 from flowctl.plan.comparison import Comparison, RecordedColumns
 from flowctl.plan.definition import differences
 from flowctl.plan.fills import filled
-from flowctl.plan.projection import projection, read_columns, untyped
+from flowctl.plan.projection import is_copied, projection, read_columns, untyped
 from flowctl.plan.schema_diff import compare, for_new_table
 from flowctl.spec.spec import SqlSource
 from flowctl.sql.refs import output_names
@@ -41,7 +41,7 @@ def shape(case: Case, source_columns: Sequence[Column], added: Sequence[Column] 
     statements then. ``added`` are the columns of ``columns.add`` with types determined by Spark.
     Raises ``ValueError`` for an invalid type text."""
     table, target, rules = case.table, case.observed.target, case.rules
-    wanted = projection(table, source_columns, recorded_target(case) if added is None else added)
+    wanted = _with_natives(case, projection(table, source_columns, recorded_target(case) if added is None else added))
     planned = _compared(case, wanted, source_columns, is_running=added is not None)
     if target is not None and planned.changes:  # adds each change's statement, and further changes that they require
         planned = replace(planned, changes=tuple(rules.alter_statements(target, planned.changes)))
@@ -51,6 +51,24 @@ def shape(case: Case, source_columns: Sequence[Column], added: Sequence[Column] 
     elif target is None:
         statements = rules.create_statements(table.target.object, planned.target, table.layout)
     return replace(planned, source=read_columns(table, source_columns), statements=tuple(statements))
+
+
+def _with_natives(case: Case, wanted: Sequence[ProjectedColumn]) -> tuple[ProjectedColumn, ...]:
+    """New columns for values of a source of the same kind get the type that they have there; those that stay keep
+    theirs."""
+    source = case.observed.source
+    if not case.undecoded or source is None:
+        return tuple(wanted)
+    made = []
+    for part in wanted:
+        found = source.column(part.source) if part.source is not None else None
+        if found is not None and is_copied(case.table, part, found):
+            there = case.observed.target.column(part.column.name) if case.observed.target else None
+            stays = there is not None and there.type == part.column.type
+            native = there.native if there is not None and stays else case.rules.native_type(found)
+            part = replace(part, column=replace(part.column, native=native))
+        made.append(part)
+    return tuple(made)
 
 
 def recorded_target(case: Case) -> tuple[Column, ...]:

@@ -46,7 +46,7 @@ def open_context(
     dry run, which takes no lease."""
     state, world = planned.world.state, planned.world.tables
     tables = [planned.tables[id] for id in dict.fromkeys(step.id for step in todo)]
-    transfers = [step for step in todo if isinstance(step, Load | Recover)]
+    transfers = [step for step in todo if isinstance(step, Load | Recover) and step.table.via != "undecoded"]
     with ExitStack() as stack:
         if engine is None:
             engine = stack.enter_context(engine_for(spec, tables, load_of_run(transfers, world), verbose, say))

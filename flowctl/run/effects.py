@@ -35,7 +35,8 @@ from flowctl.run.changed_rows import (
     version_rows,
 )
 from flowctl.run.opening import open_target
-from flowctl.run.table import PreparedBatch, TableWork, begin_work, prepare
+from flowctl.run.table import begin_work, prepare
+from flowctl.run.work import PreparedBatch, TableWork
 from flowctl.sql import scd2
 from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.difference import Upsert, difference
@@ -67,7 +68,7 @@ class _Comparison:
     """``columns_there`` are the target's columns; empty if the table does not exist."""
 
     work: TableWork
-    prepared: PreparedBatch
+    prepared: PreparedBatch[Batch]
     columns_there: tuple[Column, ...]
     sampling: Sampling
 

@@ -64,8 +64,9 @@ def engine_for(
 
 def engine_line(settings: SparkSettings, plan: Plan, world: World) -> str:
     """Describes the engine that will run; empty if none will: no table has anything to do, or only state is
-    repaired."""
-    todo = [step for step in plan.all_steps if isinstance(step, Load | Recover)]
+    repaired, or all rows are passed on undecoded."""
+    transfers = [step for step in plan.all_steps if isinstance(step, Load | Recover)]
+    todo = [step for step in transfers if step.table.via != "undecoded"]
     if not todo:
         return ""
     rows = rows_of_run(todo, world.tables).values()

@@ -79,7 +79,7 @@ class Place:
 
 
 def quarantine(
-    spark: SparkSession,
+    session: Callable[[], SparkSession],
     place: Place,
     job: WriteJob,
     rejected: DataFrame | None,
@@ -105,9 +105,10 @@ def quarantine(
         frame, columns = sidecar.stored(rejected, job)
         side = replace(side, columns=columns)
         if there is not None and _reads_again(job) and not (sidecar.goes_with_content and begins_anew(job)):
-            frame = _not_kept_yet(frame, target.scan(spark, side.object, there.columns), side, since, sidecar)
-        target.quarantine(spark, frame, side, since)
+            frame = _not_kept_yet(frame, target.scan(session(), side.object, there.columns), side, since, sidecar)
+        target.quarantine(session(), frame, side, since)
     elif there is not None:
+        spark = session()
         target.quarantine(spark, spark.createDataFrame([], schema_ddl(sidecar.own)), side, since)
 
 

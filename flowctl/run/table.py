@@ -10,38 +10,39 @@ import importlib
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
 from flowctl import crashpoints
 from flowctl.connectors.buffered import batch_like, frame_of
 from flowctl.connectors.source import ReadRequest, Snapshot
-from flowctl.connectors.target import CommitLookup, Target, WriteJob
-from flowctl.engine import cost
+from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob
+from flowctl.connectors.undecoded import UndecodedRows
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import columns_of, require_types
-from flowctl.errors import Interrupted, StateConflict, StoppedByPolicy
+from flowctl.errors import StateConflict, StoppedByPolicy
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
-from flowctl.model.position import LandedPosition, OffsetsPosition, Position
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, RecordOnly, Recover
+from flowctl.plan.undecoded import is_within
 from flowctl.plan.upstream import shape_read
 from flowctl.run import batch, checks, events, letters
 from flowctl.run.appending import IntervalRead, read_interval
-from flowctl.run.attempt import COMMIT_MARGIN, Attempt, AttemptResult, RunContext
-from flowctl.run.checks import BatchCounts
+from flowctl.run.attempt import Attempt, AttemptResult, RunContext
 from flowctl.run.late_schema import completed
 from flowctl.run.opening import open_rows, open_target, take_table_lease
 from flowctl.run.quarantine import begins_anew, quarantine, remove_rejected
 from flowctl.run.reading import LandedSnapshot, SqlSnapshot
 from flowctl.run.stage import Staging, stage
+from flowctl.run.undecoded import prepare_undecoded
+from flowctl.run.work import PreparedBatch, TableWork, Work, check_stop, write_job
 from flowctl.spec.spec import TableSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
@@ -71,12 +72,15 @@ def run_tables(attempts: Sequence[Attempt], run: RunContext, parallel: int) -> l
     return [results[at] for at in range(len(attempts))]
 
 
+AnyBatch = PreparedBatch[Batch] | PreparedBatch[UndecodedRows]
+
+
 @dataclass(frozen=True)
 class _Ready:
     """A table whose batch can be committed. ``newest`` is the target's newest commit."""
 
-    work: TableWork
-    prepared: PreparedBatch
+    work: Work
+    prepared: AnyBatch
     newest: Commit | None
 
 
@@ -92,6 +96,8 @@ def _get_ready(stack: ExitStack, attempt: Attempt, run: RunContext) -> _Ready | 
             f"{step.id}: the plan found sequence number {intent.seq} committed, but the target no longer has it"
         )
     take_table_lease(stack, run.spec, run.run_id, table, target)
+    if step.table.via == "undecoded":
+        return _Ready(*prepare_undecoded(stack, attempt, run, step, target), newest)
     work = begin_work(stack, attempt, run, step, target)
     return _Ready(work, prepare(work), newest)
 
@@ -105,11 +111,21 @@ def _committed(
         _begin_writing(one.work, one.prepared, one.newest)
         if one.prepared.counts is not None:
             one.work.run.listener(events.PhaseEntered(one.work.table.id, "committing", one.prepared.counts.rows))
-    staging = [one.work.target.stage(one.work.spark, one.prepared.rows, one.prepared.job) for one in ready]
+    staging = [_staging(one.work, one.prepared) for one in ready]
     enter = stack.enter_context
     staged = list(map(enter, staging) if pool is None else pool.map(enter, staging))
     commits = ready[0].work.target.commit(staged)
     return [_result(one, commit) for one, commit in zip(ready, commits, strict=True)]
+
+
+def _staging(work: Work, prepared: AnyBatch) -> AbstractContextManager[Staged]:
+    match prepared.rows:
+        case UndecodedRows() as rows:
+            return work.target.stage_undecoded(rows, prepared.job, is_inside=is_within(work.table))
+        case InMemory() | OnEngine() as rows:
+            return work.target.stage(work.session(), rows, prepared.job)
+        case _:
+            assert_never(prepared.rows)
 
 
 def _result(ready: _Ready, commit: Commit) -> AttemptResult:
@@ -137,7 +153,7 @@ def void(run: RunContext, step: Load, pending: Intent) -> Commit | None:
             return found
         take_table_lease(stack, run.spec, run.run_id, table, target)
         columns = step.columns if isinstance(step.columns, Columns) else Columns(target=step.columns.target)
-        job = _job(run, step, columns, pending, before.position if before else None)
+        job = write_job(run, step, columns, pending, before.position if before else None)
         for place in letters.places_of(stack, run, table, target):
             with letters.held(run, table, place):
                 remove_rejected(lambda: run.session(step.id), place, job, pending.seq)
@@ -170,48 +186,19 @@ def _of_intent(found: Commit | None, table_id: str, intent: Intent) -> Commit | 
     return found
 
 
-@dataclass(frozen=True)
-class TableWork:
-    """An attempt whose source and target are open. ``notes`` are about columns that only the engine can determine."""
-
-    run: RunContext
-    attempt: Attempt
-    step: Load | Recover
-    columns: Columns
-    notes: tuple[str, ...]
-    table: TableSpec
-    target: Target
-    spark: SparkSession
-    snapshot: Snapshot
-
-
-@dataclass(frozen=True)
-class PreparedBatch:
-    """A batch that is ready to be committed. ``counts`` is None on the direct path, where nothing is counted and the
-    rows are computed when they are used; ``rejected`` are the rows for quarantine, None if there are none; without
-    ``counts``, ``letters`` is their number."""
-
-    rows: Batch
-    job: WriteJob
-    counts: BatchCounts | None = None
-    rejected: DataFrame | None = None
-    warnings: tuple[str, ...] = ()
-    letters: int = 0
-
-
 def begin_work(stack: ExitStack, attempt: Attempt, run: RunContext, step: Load | Recover, target: Target) -> TableWork:
     """Waits for the engine and opens the source. Writes nothing."""
     table = run.tables[step.id]
     run.listener(events.PhaseEntered(table.id, "waiting for the engine"))
     spark = run.session(table.id)
-    _check_stop(run)
+    check_stop(run)
     snapshot = batch.in_order(stack.enter_context(open_rows(run, spark, table, attempt.intent)), table)
     crashpoints.reached("during_stage", table.id)
     step, columns, notes = _with_columns(attempt, step, run, spark, snapshot, target)
     return TableWork(run, attempt, step, columns, notes, table, target, spark, snapshot)
 
 
-def prepare(work: TableWork) -> PreparedBatch:
+def prepare(work: TableWork) -> PreparedBatch[Batch]:
     """Reads, projects and checks the batch; :class:`TableError` if the table must stop before its commit. Does not
     write to the target."""
     run, intent, table = work.run, work.attempt.intent, work.table
@@ -224,7 +211,7 @@ def prepare(work: TableWork) -> PreparedBatch:
     read = read_interval(
         work.spark, work.snapshot, columns, table, intent.interval, run.buffer, run.spec.argument, again
     )
-    job = replace(_job(run, work.step, work.columns, intent, read.position), base=work.attempt.base)
+    job = replace(write_job(run, work.step, work.columns, intent, read.position), base=work.attempt.base)
     return _prepare_direct(work, read, job) if is_direct else _prepare_staged(work, read, job)
 
 
@@ -263,7 +250,7 @@ def _with_columns(
     return step, columns, notes
 
 
-def _prepare_direct(work: TableWork, read: IntervalRead, job: WriteJob) -> PreparedBatch:
+def _prepare_direct(work: TableWork, read: IntervalRead, job: WriteJob) -> PreparedBatch[Batch]:
     """Straight from the source: row checks fail the job before its commit; whether it is empty is checked first."""
     columns, table, snapshot, interval = work.columns, work.table, work.snapshot, work.attempt.intent.interval
     rows = read.rows
@@ -294,7 +281,7 @@ def _is_empty(work: TableWork, rows: Batch) -> bool:
             assert_never(rows)
 
 
-def _prepare_staged(work: TableWork, read: IntervalRead, job: WriteJob) -> PreparedBatch:
+def _prepare_staged(work: TableWork, read: IntervalRead, job: WriteJob) -> PreparedBatch[Batch]:
     """From the buffer, after the batch has been counted and checked there."""
     run, intent, table, snapshot = work.run, work.attempt.intent, work.table, work.snapshot
     staging = Staging(work.spark, snapshot, read, work.step, work.columns, table, intent, work.target, run.buffer)
@@ -302,13 +289,13 @@ def _prepare_staged(work: TableWork, read: IntervalRead, job: WriteJob) -> Prepa
     crashpoints.reached("after_stage", table.id)
     snapshot.confirm(intent.interval)
     snapshot.release()  # nothing is held while the target is written
-    _check_stop(run)
+    check_stop(run)
     counts = staged.counts
     job = replace(job, rows=counts.rows + counts.deletes, key_bounds=counts.key_bounds)
     return PreparedBatch(staged.batch, job, counts, staged.rejected, staged.warnings)
 
 
-def _begin_writing(work: TableWork, prepared: PreparedBatch, newest: Commit | None) -> None:
+def _begin_writing(work: Work, prepared: AnyBatch, newest: Commit | None) -> None:
     """Marks the attempt as writing: from here on, the target may be modified. Writes rejected rows to quarantine."""
     repeats = work.attempt.writing or isinstance(work.step, Recover)
     work.attempt.writing = True
@@ -318,7 +305,7 @@ def _begin_writing(work: TableWork, prepared: PreparedBatch, newest: Commit | No
     crashpoints.reached("after_quarantine", work.table.id)
 
 
-def _keep_rejected(work: TableWork, prepared: PreparedBatch, newest: Commit | None, *, repeats: bool) -> None:
+def _keep_rejected(work: Work, prepared: AnyBatch, newest: Commit | None, *, repeats: bool) -> None:
     run, table, job, rejected, intent = work.run, work.table, prepared.job, prepared.rejected, work.attempt.intent
     with ExitStack() as stack:
         # Those after the first: the spec may have kept rows apart in another way when this number was first tried.
@@ -327,11 +314,11 @@ def _keep_rejected(work: TableWork, prepared: PreparedBatch, newest: Commit | No
                 if number == 0:
                     if table.dead_letters is not None:
                         rejected = letters.with_kept(
-                            rejected, table, intent, run, place, work.spark, continues=work.step.continues
+                            rejected, table, intent, run, place, work.session(), continues=work.step.continues
                         )
-                    quarantine(work.spark, place, job, rejected, newest, repeats=repeats)
+                    quarantine(work.session, place, job, rejected, newest, repeats=repeats)
                 elif repeats:
-                    remove_rejected(lambda: work.spark, place, job, job.record.seq)
+                    remove_rejected(work.session, place, job, job.record.seq)
 
 
 def _import_for_commits() -> None:
@@ -348,48 +335,3 @@ def _confirming(job: WriteJob, snapshot: Snapshot, interval: Interval) -> WriteJ
         job.before_commit()
 
     return replace(job, before_commit=before_commit)
-
-
-def _job(
-    run: RunContext,
-    step: Load | Recover,
-    columns: Columns,
-    intent: Intent,
-    position: Position | None,
-) -> WriteJob:
-    table = run.tables[step.id]
-    deletes = table.deletes
-
-    def before_commit() -> None:
-        run.check_lease(COMMIT_MARGIN)
-        _check_stop(run)
-        crashpoints.reached("before_commit", step.id)
-
-    return WriteJob(
-        record=Commit(run.lineage, step.id, intent.seq, intent.id, intent.target_id, position),
-        object=table.target.object,
-        mode=table.mode,
-        columns=columns.target,
-        key=table.key,
-        compared=tuple(part.column.name for part in columns.projection if part.compared),
-        new_columns=tuple(change.column for change in columns.changes if change.action in ("add", "text")),
-        absent=tuple(part.column.name for part in columns.projection if part.is_absent),
-        create=() if step.table.seen.exists else columns.statements,
-        alter=tuple(change for change in columns.changes if change.alters) if columns.statements else (),
-        replace=step.write_full,
-        soft_deletes=deletes is not None and deletes.action == "soft" and table.mode == "merge",
-        is_ordered=table.has_source_order,
-        layout=table.layout,
-        run_id=run.run_id,
-        fence=run.fence,
-        at=intent.at,
-        is_dated=isinstance(intent.interval.lower, LandedPosition)
-        or isinstance(intent.interval.upper, OffsetsPosition),
-        estimated_rows=cost.batch_rows(step.rows, run.sources.get(step.id)),
-        before_commit=before_commit,
-    )
-
-
-def _check_stop(run: RunContext) -> None:
-    if run.stopping.is_set():
-        raise Interrupted("stopped before its commit", hint="Run again to finish it")

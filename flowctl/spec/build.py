@@ -76,6 +76,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef, letters: Targe
         valid_from=valid_from,
         format=get("format", {}),
         exclude=tuple(get("exclude", ())),
+        include_views=get("include_views", False),
         allow_none=get("allow_none", False),
         metadata=_metadata(node) if is_streamed else (),
         on_schema_change=SchemaPolicies(**get("on_schema_change", {})),

@@ -101,7 +101,7 @@ def _inherit_from(pattern: _Pattern, id: str, exact: Node) -> Node | None:
     if any(fnmatch.fnmatchcase(name, glob) for glob in globs for name in (one, last)):
         return None
     entries = {**entry.entries, "from": replace(source, value=f"{connection}:{one}")}
-    for key in ("exclude", "allow_none"):  # of the pattern itself
+    for key in ("exclude", "include_views", "allow_none"):  # of the pattern itself
         entries.pop(key, None)
     return replace(entry, value=entries)
 

@@ -254,6 +254,7 @@ class TableSpec:
     valid_from: str | None = None
     format: Mapping[str, Any] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
+    include_views: bool = False
     allow_none: bool = False
     metadata: tuple[Metadata, ...] = ()
     on_schema_change: SchemaPolicies = SchemaPolicies()

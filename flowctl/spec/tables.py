@@ -184,6 +184,7 @@ class _Checking:
         at = self.node.entries["from"]
         is_glob = isinstance(source, ObjectSource) and source.is_glob
         is_of_many = is_glob and object_syntax(str(self.connections[source.connection])) != "path"  # type: ignore[union-attr]
+        has_views = is_of_many and not isinstance(source, StreamTable | TopicSource)
         if is_of_many and not is_pattern(self.id):
             hint = f'Put a placeholder into the id, as in "{self.id}_${{table}}", or name one table'
             self.findings.error(at, f"`{self.id}` reads many tables into one", hint, "pattern-without-placeholder")
@@ -191,7 +192,10 @@ class _Checking:
             hint = "Read objects that match a pattern, as in pg:public.*, or remove the placeholder"
             what = "a query creates one table, but the id has a placeholder"
             self.findings.error(at, what, hint, "placeholder-in-id")
-        for key in ("exclude", "allow_none"):
+        if (written := self.node.entries.get("include_views")) and is_glob and not has_views:
+            hint = "Remove it, or read tables of a database by a pattern"
+            self.findings.error(written.place, f"`include_views` has no meaning for {source}", hint, "unusable-key")
+        for key in ("exclude", "include_views", "allow_none"):
             written = self.node.entries.get(key)
             if written and _own(written) and not is_glob:
                 hint = "Remove it, or write a pattern in `from`"

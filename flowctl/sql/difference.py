@@ -45,7 +45,8 @@ class Upsert:
     the batch lacks stay as they are (``_deleted_at`` becomes null). ``operation`` is the batch's column of ``U`` and
     ``D``. ``deleted_at`` (RFC 3339) makes deletes soft; the target then has ``_deleted_at``. ``is_ordered``: both have
     ``_source_order``, and deletes are soft. ``carried`` are further columns of the target, which the difference returns
-    unchanged: a key may occur more than once, so nothing else identifies the row they belong to."""
+    unchanged: a key may occur more than once, so nothing else identifies the row they belong to. Of
+    ``as_text``, the texts of values are compared."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]
@@ -57,6 +58,7 @@ class Upsert:
     deleted_at: str | None = None
     is_ordered: bool = False
     carried: tuple[str, ...] = ()
+    as_text: frozenset[str] = frozenset()
 
     @property
     def marks_deletes(self) -> bool:
@@ -153,12 +155,16 @@ def _batch_value(change: Upsert, name: str) -> str:
 
 def _is_changed(change: Upsert) -> str:
     """Nulls are equal. A soft-deleted row that returns has changed. A newer order is a change."""
-    differs = [f"NOT ({_column('s', name)} <=> {_column('t', name)})" for name in change.compared]
+    differs = [f"NOT ({_compared(change, 's', name)} <=> {_compared(change, 't', name)})" for name in change.compared]
     came_back = [f"{_column('t', SOFT_DELETED)} IS NOT NULL"] if change.marks_deletes else []
     if change.is_ordered:
         is_same = f"{_is_live()} AND ({' OR '.join(differs) or 'FALSE'})"
         return f"{_is_newer()} OR {_has_same_order()} AND {is_same}"
     return " OR ".join([*differs, *came_back]) or "FALSE"
+
+
+def _compared(change: Upsert, of: str, name: str) -> str:
+    return f"CAST({_column(of, name)} AS STRING)" if name in change.as_text else _column(of, name)
 
 
 def _is_deleted(change: Upsert) -> str:

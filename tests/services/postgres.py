@@ -114,12 +114,14 @@ def standby_of(primary: Cluster) -> Iterator[Cluster]:
 
 
 @contextmanager
-def database(url: str, name: str) -> Iterator[str]:
-    """A new, empty database on the server; dropped with the context, whoever is still connected."""
+def database(url: str, name: str, encoding: str = "") -> Iterator[str]:
+    """A new, empty database on the server; dropped with the context, whoever is still connected. ``encoding`` is that
+    of the server without."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute(f'CREATE DATABASE "{name}" TEMPLATE template0')
+        other = f" ENCODING {encoding} LOCALE 'C'" if encoding else ""
+        admin.execute(f'CREATE DATABASE "{name}" TEMPLATE template0{other}')
     try:
         yield f"{url.rpartition('/')[0]}/{name}"
     finally:

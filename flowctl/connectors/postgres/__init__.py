@@ -25,13 +25,16 @@ def _refuses(name: str) -> str | None:
 
 #: The server truncates longer names without an error. Source: PostgreSQL's `NAMEDATALEN` - 1.
 _NAME_BYTES = 63
+#: Its binary form is the same in every version that flowctl reads; texts are converted by the servers.
+UNDECODED = ("binary COPY",)
 CAPABILITIES = Capabilities(
-    source=SourceCapabilities(position="cursor"),
+    source=SourceCapabilities(position="cursor", undecoded=UNDECODED),
     target=TargetCapabilities(
         # ALTER COLUMN … TYPE casts to every wider type exactly; int8 is stored as smallint, so it is never widened.
         widens=lambda old, new: is_wider(new, old),
         refuses_names=_refuses,
         atomic="database",
+        undecoded=UNDECODED,
     ),
     extra="postgres",
     drivers=("psycopg",),

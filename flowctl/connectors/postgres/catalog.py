@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.postgres.planner import foreign_scans
-from flowctl.connectors.postgres.types import NativeType, data_type, is_plain_text
+from flowctl.connectors.postgres.types import NativeType, data_type, is_plain_text, portable
 from flowctl.model import types
 from flowctl.model.table_info import UNKNOWN, Column, ObjectName, RowEstimate, TableInfo
 
 if TYPE_CHECKING:
     import psycopg
 
-#: Plain, partitioned, materialized view, foreign; views ("v") are read if named explicitly, but match no glob.
+#: Plain, partitioned, materialized view, foreign; views ("v") match a glob only with `include_views`.
 _TABLE_KINDS = ("r", "p", "m", "f")
 
 
@@ -72,7 +72,14 @@ def describe_query(connection: psycopg.Connection[Any], query: str) -> TableInfo
     clock, has_foreign = _one(connection.execute("SELECT now(), EXISTS (SELECT FROM pg_foreign_table)"))
     names, repeatable = _foreign_in_query(connection, query) if has_foreign else ([], True)
     extra = {"foreign": names, "repeatable": repeatable} if names else {}
-    return TableInfo(ObjectName(("(query)",)), columns, system_identity(connection), clock=clock, extra=extra)
+    return TableInfo(
+        ObjectName(("(query)",)),
+        columns,
+        system_identity(connection),
+        clock=clock,
+        extra=extra,
+        decoded_because=_decoded_because(extra),
+    )
 
 
 def columns_of_query(connection: psycopg.Connection[Any], query: str) -> tuple[Column, ...]:
@@ -106,8 +113,8 @@ def columns_of_types(
         },
     ).fetchall()
     found = []
-    for name, (_, written, base, modifier, depth) in zip(names, rows, strict=True):
-        facts = (written or "", base or "", -1 if modifier is None else modifier, depth or 0)
+    for name, (_, written, base, modifier, depth, _) in zip(names, rows, strict=True):
+        facts = (written or "", base or "", -1 if modifier is None else modifier, depth or 0, None)
         found.append((_column(name, False, facts), f"{base or ''}{'[]' if depth else ''}"))
     return found
 
@@ -159,7 +166,7 @@ def _table_info(
     size in bytes without data outside the rows' pages, such as long texts; ``changes`` counts the rows changed since
     the statistics were collected; ``whole``: whether all columns may be read, which system columns require;
     ``row_security``: whether policies may hide rows from this user; ``following`` are the tables whose rows are deleted
-    or changed when rows of this one are deleted."""
+    or changed when rows of this one are deleted. The primary key of a table with children is none of their rows."""
     _, oid, kind, key, estimate, size, heap, changes, clock, _, whole, row_security, following, *_ = rows[0]
     of_columns = [row[13:] for row in rows if row[13] is not None]
     filled = {name: fill for name, _, fill, *_ in of_columns if fill}
@@ -176,15 +183,22 @@ def _table_info(
         rows=RowEstimate(estimate, "stats" if estimate is not None else "unknown", size),
         clock=clock,
         extra=extra,
+        decoded_because=_decoded_because(extra),
     )
 
 
+def _decoded_because(extra: Mapping[str, Any]) -> str:
+    foreign = extra.get("foreign")
+    return f"{foreign[0]} lies on another server" if foreign else ""
+
+
 def _column(name: str, not_null: bool, facts: Sequence[Any]) -> Column:
-    written, base, typmod, dimensions = facts
-    kind = data_type(NativeType(base, typmod, dimensions))
-    as_text = kind == types.STRING and not is_plain_text(NativeType(base, typmod, dimensions))
+    written, base, typmod, dimensions, formatted = facts
+    native = NativeType(base, typmod, dimensions)
+    kind = data_type(native)
+    as_text = kind == types.STRING and not is_plain_text(native)
     note = _NOTES.get(base, "") if as_text and dimensions == 0 else ""
-    return Column(name, kind, not not_null, written, as_text, note)
+    return Column(name, kind, not not_null, written, as_text, note, portable(native, formatted))
 
 
 _NOTES: Mapping[str, str] = {
@@ -203,13 +217,18 @@ _DOMAINS = """
         FROM domains o JOIN pg_type d ON d.oid = o.base JOIN pg_type b ON b.oid = d.typbasetype WHERE NOT o.is_last
     )
 """
-#: From a type's OID and modifier (``t.type``, ``t.typmod``, ``t.dimensions``) to the facts of :class:`NativeType`.
+#: From a type's OID and modifier (``t.type``, ``t.typmod``, ``t.dimensions``) to the facts of :class:`NativeType`, and
+#: the type without domains (of an array, that of its elements) as PostgreSQL writes it, if it is PostgreSQL's own.
 #: Arrays of domains count as arrays of text: only the domain defines the checks and modifiers of their elements.
 _FACTS = """
     format_type(t.type, t.typmod),
     CASE WHEN is_array THEN element.typname ELSE base.typname END,
     coalesce(d.typmod, t.typmod),
-    CASE WHEN is_array THEN greatest(coalesce(d.dimensions, t.dimensions), 1) ELSE 0 END
+    CASE WHEN is_array THEN greatest(coalesce(d.dimensions, t.dimensions), 1) ELSE 0 END,
+    CASE WHEN is_array AND element.typnamespace = 'pg_catalog'::regnamespace AND base.typname NOT LIKE '%%vector'
+         THEN format_type(element.oid, coalesce(d.typmod, t.typmod))
+         WHEN NOT is_array AND base.typnamespace = 'pg_catalog'::regnamespace
+         THEN format_type(base.oid, coalesce(d.typmod, t.typmod)) END
 """
 _FACTS_FROM = """
     LEFT JOIN domains d ON d.domain = t.type AND d.is_last
@@ -226,7 +245,9 @@ _DESCRIBE = f"""
         SELECT w.at, c.oid, c.relkind, c.relrowsecurity,
             (SELECT array_agg(k.attname ORDER BY array_position(i.indkey::int2[], k.attnum))
              FROM pg_index i JOIN pg_attribute k ON k.attrelid = i.indrelid AND k.attnum = ANY (i.indkey::int2[])
-             WHERE i.indrelid = c.oid AND i.indisprimary) AS key,
+             WHERE i.indrelid = c.oid AND i.indisprimary AND NOT (
+                 c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid)
+             )) AS key,
             stored.tuples, stored.size, stored.heap, stored.changes, referring.following
         FROM wanted w
         JOIN pg_class c ON c.relname = w.name AND c.relkind IN ('r', 'p', 'v', 'm', 'f')

@@ -45,25 +45,117 @@ def way_of_reading(*, has_jvm: bool, is_foreign: bool) -> Way:
 
 
 @dataclass(frozen=True)
-class PostgresSnapshot(Snapshot):
-    """Readable while ``held`` exists. ``info`` is the description for the plan, ``native`` the types of the columns at
-    this moment. ``joined`` is the one connection that reads it ``here``, into a folder of ``buffer``."""
+class HeldRelation:
+    """A relation at the moment of ``held``, and the parts in which it is read. ``info`` is the description for the
+    plan, ``native`` the types of the columns at this moment."""
 
-    spark: SparkSession
     client: Client
     held: HeldSnapshot
     relation: Relation
     info: TableInfo
     hints: ReadHints
-    way: Way
     native: Mapping[str, str]
+    _plans: dict[str, Mapping[str, Planned]] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+
+    def has_no_rows(self, request: ReadRequest, joined: psycopg.Connection[Any] | None = None) -> bool:
+        """``joined`` is a connection that sees the snapshot, for a relation that only one may read."""
+        query = f"SELECT FROM {self.rows(between(request, self.info))} LIMIT 1"
+        if joined is not None:
+            return joined.execute(query.encode()).fetchone() is None
+        with self.client.connect() as connection:
+            self.held.join(connection)
+            return connection.execute(query.encode()).fetchone() is None
+
+    def rows(self, *conditions: Condition) -> str:
+        return COMPARISONS.from_clause(self.relation, *conditions)
+
+    def found(self, name: str) -> Column:
+        found = self.info.column(name)
+        require_unaltered(self.info, name, self.native.get(name) if found else None)
+        assert found is not None
+        return found
+
+    def _is_small(self, request: ReadRequest, condition: Condition) -> bool:
+        """Judges by the current pages; a part of a larger table is small only if an index finds it."""
+        pages, is_all = self._pages()
+        if is_all and sum(pages) * self.held.block_size <= SMALL_RANGE_BYTES:
+            return True
+        return bool(condition.sql) and self._is_found_by_index(request, condition, SMALL_RANGE_BYTES)
+
+    def _pages(self) -> tuple[list[int], bool]:
+        """The pages of each leaf that has any, and whether these make up the whole relation."""
+        leaves = self.held.leaves
+        pages = [leaf.pages for leaf in leaves if leaf.pages is not None]
+        return pages, bool(leaves) and len(pages) == len(leaves)
+
+    def cut(self, request: ReadRequest, condition: Condition) -> Cut:
+        leaves = self.held.leaves
+        pages, has_pages = self._pages()
+        size = sum(pages) * self.held.block_size or self.info.rows.bytes or 0
+        chosen = splitting(self.info, self.hints, size, has_pages=has_pages)
+        match chosen.by:
+            case "pages":
+                has_choice = condition.sql and chosen.count > 1 and not self.hints.splits
+                if has_choice and self._is_found_by_index(request, condition, LARGE_RANGE_BYTES):
+                    return Cut()
+                oids = ",".join(str(leaf.oid) for leaf in leaves)
+                now = f"tableoid = ANY ('{{{oids}}}'::oid[])" if len(leaves) > 1 else ""
+                return Cut(page_ranges(pages, chosen.count), ("ctid AS _flowctl_ctid",), now)
+            case "values":
+                return self._cut_by(self.found(chosen.column), chosen.count)
+            case "nothing":
+                return Cut()
+            case _:
+                assert_never(chosen.by)
+
+    def _is_found_by_index(self, request: ReadRequest, condition: Condition, most_bytes: int) -> bool:
+        """Whether PostgreSQL would find these rows without reading all pages, and expects at most ``most_bytes``. Split
+        by pages, each part would still read all of its pages, or scan the index again."""
+        import psycopg
+
+        columns = ", ".join(quoted(column.name) for column in request.columns)
+        queries = {
+            "all": f"SELECT {columns} FROM {self.rows()}",
+            "wanted": f"SELECT {columns} FROM {self.rows(condition)}",
+        }
+        if queries["wanted"] not in self._plans:
+            try:
+                with self.held.asking() as connection:
+                    self._plans[queries["wanted"]] = planned(connection, queries)
+            except psycopg.Error:  # an estimate is not worth failing a run
+                self._plans[queries["wanted"]] = {}
+        found = self._plans[queries["wanted"]]
+        return bool(found) and found["wanted"].cost < found["all"].cost and found["wanted"].bytes <= most_bytes
+
+    def _cut_by(self, column: Column, splits: int) -> Cut:
+        """The bounds need not come from the snapshot: the outer ranges are open."""
+        if column.type not in INTEGERS:
+            raise TableError(
+                f"{self.info.object} cannot be split by {column.name} ({column.native}): only integers can",
+                hint="Name an integer column, or remove read.split_by",
+            )
+        name = quoted(column.name)
+        with self.held.asking() as connection:
+            asked = connection.execute(f"SELECT min({name}), max({name}) FROM {self.rows()}".encode())
+            row = asked.fetchone()
+        if row is None or row[0] is None:
+            return Cut()
+        return Cut(number_ranges("_flowctl_split", row[0], row[1], splits), (f"{name} AS _flowctl_split",))
+
+
+@dataclass(frozen=True)
+class PostgresSnapshot(HeldRelation, Snapshot):
+    """Readable while ``held`` exists. ``joined`` is the one connection that reads it ``here``, into a folder of
+    ``buffer``."""
+
+    spark: SparkSession
+    way: Way
     joined: psycopg.Connection[Any] | None = None
     buffer: Buffer | None = None
-    _plans: dict[str, Mapping[str, Planned]] = field(default_factory=dict, repr=False, compare=False)
 
     def frame(self, request: ReadRequest) -> DataFrame:
         condition = between(request, self.info)
-        cut = Cut() if self.way == "here" else self._cut(request, condition)
+        cut = Cut() if self.way == "here" else self.cut(request, condition)
         parts = self._parts(request, condition, cut)
         match self.way:
             case "jdbc":
@@ -91,95 +183,14 @@ class PostgresSnapshot(Snapshot):
 
     def _parts(self, request: ReadRequest, condition: Condition, cut: Cut) -> Parts:
         return Parts(
-            transfers=tuple(transfer(column, self._found(column.name)) for column in request.columns),
-            rows=self._rows(condition, Condition(cut.condition)),
+            transfers=tuple(transfer(column, self.found(column.name)) for column in request.columns),
+            rows=self.rows(condition, Condition(cut.condition)),
             cut=cut,
             assertion=self.held.assertion(),
         )
 
     def is_empty(self, request: ReadRequest) -> bool:
-        query = f"SELECT FROM {self._rows(between(request, self.info))} LIMIT 1"
-        if self.joined is not None:
-            return self.joined.execute(query.encode()).fetchone() is None
-        with self.client.connect() as connection:
-            self.held.join(connection)
-            return connection.execute(query.encode()).fetchone() is None
-
-    def _rows(self, *conditions: Condition) -> str:
-        return COMPARISONS.from_clause(self.relation, *conditions)
-
-    def _found(self, name: str) -> Column:
-        found = self.info.column(name)
-        require_unaltered(self.info, name, self.native.get(name) if found else None)
-        assert found is not None
-        return found
-
-    def _is_small(self, request: ReadRequest, condition: Condition) -> bool:
-        """Judges by the current pages; a part of a larger table is small only if an index finds it."""
-        pages, is_all = self._pages()
-        if is_all and sum(pages) * self.held.block_size <= SMALL_RANGE_BYTES:
-            return True
-        return bool(condition.sql) and self._is_found_by_index(request, condition, SMALL_RANGE_BYTES)
-
-    def _pages(self) -> tuple[list[int], bool]:
-        """The pages of each leaf that has any, and whether these make up the whole relation."""
-        leaves = self.held.leaves
-        pages = [leaf.pages for leaf in leaves if leaf.pages is not None]
-        return pages, bool(leaves) and len(pages) == len(leaves)
-
-    def _cut(self, request: ReadRequest, condition: Condition) -> Cut:
-        leaves = self.held.leaves
-        pages, has_pages = self._pages()
-        size = sum(pages) * self.held.block_size or self.info.rows.bytes or 0
-        chosen = splitting(self.info, self.hints, size, has_pages=has_pages)
-        match chosen.by:
-            case "pages":
-                has_choice = condition.sql and chosen.count > 1 and not self.hints.splits
-                if has_choice and self._is_found_by_index(request, condition, LARGE_RANGE_BYTES):
-                    return Cut()
-                oids = ",".join(str(leaf.oid) for leaf in leaves)
-                now = f"tableoid = ANY ('{{{oids}}}'::oid[])" if len(leaves) > 1 else ""
-                return Cut(page_ranges(pages, chosen.count), ("ctid AS _flowctl_ctid",), now)
-            case "values":
-                return self._cut_by(self._found(chosen.column), chosen.count)
-            case "nothing":
-                return Cut()
-            case _:
-                assert_never(chosen.by)
-
-    def _is_found_by_index(self, request: ReadRequest, condition: Condition, most_bytes: int) -> bool:
-        """Whether PostgreSQL would find these rows without reading all pages, and expects at most ``most_bytes``. Split
-        by pages, each part would still read all of its pages, or scan the index again."""
-        import psycopg
-
-        columns = ", ".join(quoted(column.name) for column in request.columns)
-        queries = {
-            "all": f"SELECT {columns} FROM {self._rows()}",
-            "wanted": f"SELECT {columns} FROM {self._rows(condition)}",
-        }
-        if queries["wanted"] not in self._plans:
-            try:
-                with self.held.asking() as connection:
-                    self._plans[queries["wanted"]] = planned(connection, queries)
-            except psycopg.Error:  # an estimate is not worth failing a run
-                self._plans[queries["wanted"]] = {}
-        found = self._plans[queries["wanted"]]
-        return bool(found) and found["wanted"].cost < found["all"].cost and found["wanted"].bytes <= most_bytes
-
-    def _cut_by(self, column: Column, splits: int) -> Cut:
-        """The bounds need not come from the snapshot: the outer ranges are open."""
-        if column.type not in INTEGERS:
-            raise TableError(
-                f"{self.info.object} cannot be split by {column.name} ({column.native}): only integers can",
-                hint="Name an integer column, or remove read.split_by",
-            )
-        name = quoted(column.name)
-        with self.held.asking() as connection:
-            asked = connection.execute(f"SELECT min({name}), max({name}) FROM {self._rows()}".encode())
-            row = asked.fetchone()
-        if row is None or row[0] is None:
-            return Cut()
-        return Cut(number_ranges("_flowctl_split", row[0], row[1], splits), (f"{name} AS _flowctl_split",))
+        return self.has_no_rows(request, self.joined)
 
 
 def page_ranges(pages: Sequence[int], splits: int) -> list[str]:

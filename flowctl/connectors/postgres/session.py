@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.postgres import catalog
-from flowctl.connectors.postgres.types import ddl
+from flowctl.connectors.postgres.types import ddl, has_exact_equality
 from flowctl.connectors.sql import timeouts
 from flowctl.connectors.sql.session import Session, SqlDialect
 from flowctl.model.table_info import ObjectName, TableInfo
@@ -52,6 +52,14 @@ class PostgresSession(Session):
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         return catalog.describe(self.connection, objects)
+
+    def compared_as_text(self, table: tuple[str, ...]) -> frozenset[str]:
+        types = (
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+            " WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
+        )
+        found = self.fetch(types, [self.dialect.table(table)])
+        return frozenset(name for name, native in found if not has_exact_equality(native))
 
     def written_columns(self, table: tuple[str, ...]) -> list[str]:
         names = (

@@ -13,8 +13,9 @@ from flowctl.connectors.base import Capabilities
 from flowctl.connectors.postgres import catalog, foreign, watermarks
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.details import details
-from flowctl.connectors.postgres.reading import PostgresSnapshot, error_of_read, way_of_reading
+from flowctl.connectors.postgres.reading import HeldRelation, PostgresSnapshot, error_of_read, way_of_reading
 from flowctl.connectors.postgres.snapshot import PAGED_KINDS, HeldSnapshot, hold_snapshot
+from flowctl.connectors.postgres.undecoded import HeldCopies, refuse_altered
 from flowctl.connectors.source import DirectSource, HighWatermark, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import bare_query
 from flowctl.connectors.sql.parts import explain_splitting
@@ -41,7 +42,7 @@ class PostgresSource(DirectSource):
     everything = ("*", "*")
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
-        """Tables, partitioned tables, materialized views and foreign tables; views must be named explicitly."""
+        """Tables, partitioned tables, materialized views and foreign tables, but no views."""
         with self.client.connect() as connection:
             return catalog.discover(connection, pattern)
 
@@ -57,8 +58,11 @@ class PostgresSource(DirectSource):
             return details(connection, objects)
 
     def views(self) -> Sequence[ObjectName]:
+        return self.discover_views(self.everything)
+
+    def discover_views(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         with self.client.connect() as connection:
-            return catalog.discover(connection, self.everything, kinds=("v",))
+            return catalog.discover(connection, pattern, kinds=("v",))
 
     def why_missing(self, relation: Relation) -> Missing:
         place = f"the database {self.client.database} at {self.client.host}:{self.client.port}"
@@ -88,6 +92,13 @@ class PostgresSource(DirectSource):
         ):
             yield snapshot
 
+    @contextmanager
+    def undecoded(self, relation: Relation, info: TableInfo, hints: ReadHints) -> Iterator[HeldCopies]:
+        with hold_snapshot(self.client, relation, info.extra.get("kind")) as held:
+            _refuse_another(held, info)
+            refuse_altered(info, _described(held, relation))
+            yield HeldCopies(HeldRelation(self.client, held, relation, info, hints, _native_types(held, relation)))
+
 
 @contextmanager
 def snapshot_of(
@@ -113,13 +124,21 @@ def snapshot_of(
             held.join(joined)
         _refuse_another(held, info)
         native = _native_types(held, relation)
-        yield PostgresSnapshot(spark, client, held, relation, info, hints, way, native, joined, buffer)
+        yield PostgresSnapshot(client, held, relation, info, hints, native, spark, way, joined, buffer)
 
 
 def _refuse_another(held: HeldSnapshot, info: TableInfo) -> None:
     """Raises unless the table under the snapshot's lock is the one described for the plan."""
     if held.oid is not None and str(held.oid) != info.identity.rpartition("/")[2]:
         raise StoppedByPolicy(f"{info.object} was dropped and recreated since the plan was made", hint="Plan again")
+
+
+def _described(held: HeldSnapshot, relation: Relation) -> TableInfo | None:
+    """As the relation is now, under the lock."""
+    with held.asking() as connection:
+        if relation.object is not None:
+            return catalog.describe(connection, [relation.object])[relation.object]
+        return catalog.describe_query(connection, bare_query(relation))
 
 
 def _native_types(held: HeldSnapshot, relation: Relation) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.sql import timeouts
 from flowctl.connectors.sql.stage_names import is_leftover, new_stage_name, stage_family
 from flowctl.connectors.target import WriteJob
+from flowctl.connectors.undecoded import Part, SentColumn, UndecodedRows
 from flowctl.engine.spark_types import named
 from flowctl.errors import FlowctlError, TransientError
 from flowctl.model import types
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
+#: Parts that are copied at once, each over two connections.
+COPIES_AT_ONCE = 4
 _REPORT = "transaction BIGINT, rows BIGINT"
 
 
@@ -55,6 +59,15 @@ def future_table(client: Client, schema: str, job: WriteJob) -> AbstractContextM
     """As :func:`stage_table`, but for a table that :func:`become` turns into the job's target: logged, with all of its
     columns."""
     return _made(client, schema, job, "TABLE", POSTGRES.listed(job.columns))
+
+
+def undecoded_stage(
+    client: Client, schema: str, job: WriteJob, columns: Sequence[SentColumn], constants: Iterable[str]
+) -> AbstractContextManager[tuple[str, str]]:
+    """As :func:`stage_table`, for columns of a source of the same kind, and for texts."""
+    sent = [Column(one.name, one.source.type, native=one.source.portable) for one in columns]
+    listed = POSTGRES.listed([*sent, *(Column(name, types.STRING) for name in constants)])
+    return _made(client, schema, job, "UNLOGGED TABLE", listed)
 
 
 @contextmanager
@@ -107,6 +120,49 @@ def copy_rows(
 
     writer = PartWriter("", stage, _typed(columns, natives), timeouts.EXECUTOR_SILENCE, opened=connection)
     return _accepted(row for batch in writer.copy(iter(rows.to_batches())) for row in batch.to_pylist())
+
+
+def copy_undecoded(
+    rows: UndecodedRows, client: Client, stage: tuple[str, str], constants: Mapping[str, str]
+) -> list[Accepted]:
+    """Passes the parts of ``rows`` on, each over two connections and in a transaction of its own."""
+    names = POSTGRES.named([*(column.name for column in rows.columns), *constants])
+    statement = f"COPY {POSTGRES.table(stage)} ({names}) FROM STDIN (FORMAT binary)"
+
+    def copied(part: Part) -> Accepted:
+        with client.connect() as connection, connection.transaction():
+            connection.execute("SET LOCAL client_encoding = 'UTF8'")
+            transaction = _transaction(connection)
+            cursor = connection.cursor()
+            with part() as pieces, cursor.copy(statement.encode()) as copy:
+                for piece in pieces:
+                    copy.write(piece)
+            return Accepted(transaction, cursor.rowcount)
+
+    parts = rows.parts(constants)
+    with ThreadPoolExecutor(min(len(parts), COPIES_AT_ONCE), thread_name_prefix="copying") as pool:
+        return [report for report in pool.map(copied, parts) if report.rows]
+
+
+def insert_inside(
+    rows: UndecodedRows, client: Client, stage: tuple[str, str], constants: Mapping[str, str]
+) -> list[Accepted]:
+    """As :func:`copy_undecoded`, from the same database: in one statement."""
+    names = POSTGRES.named([*(column.name for column in rows.columns), *constants])
+    source = rows.inside(constants)
+    with client.connect() as connection:
+        connection.execute("SET client_encoding = 'UTF8'")
+        connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ; {source.moment}".encode())
+        transaction = _transaction(connection)
+        inserted = connection.execute(f"INSERT INTO {POSTGRES.table(stage)} ({names}) {source.query}".encode())
+        connection.execute("COMMIT")
+        return [Accepted(transaction, inserted.rowcount)] if inserted.rowcount else []
+
+
+def _transaction(connection: psycopg.Connection[Any]) -> int:
+    row = connection.execute("SELECT txid_current() & 4294967295").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _typed(columns: Sequence[Column], natives: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -218,7 +274,9 @@ def _column(number: int, column: Column, there: TableInfo | None, modified: Mapp
     """Uses the target's own type if the column already exists with the type to write: a ``uuid`` then refuses invalid
     values while rows are copied, with an error that names the column. See :mod:`.modifiers` for types that do not."""
     now, name = there.column(column.name) if there else None, POSTGRES.quoted(column.name)
-    if now is None or not now.native or now.type != column.type:
+    if now is None:
+        return f"{name} {POSTGRES.type_of(column)}"
+    if not now.native or now.type != column.type:
         return f"{name} {native.ddl(column.type)}"
     if one := modified.get(column.name):
         return f"{name} {one.base} CONSTRAINT {CONSTRAINT}{number} CHECK ({one.test})"

@@ -27,11 +27,15 @@ from flowctl.connectors.postgres.staging import (
     become,
     copy_frame,
     copy_rows,
+    copy_undecoded,
     copyable,
     future_table,
+    insert_inside,
     is_copied_as_it_is,
     stage_table,
+    undecoded_stage,
 )
+from flowctl.connectors.postgres.types import is_stored_as
 from flowctl.connectors.preconditions import verify_total
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql.change import StagedRows
@@ -39,6 +43,7 @@ from flowctl.connectors.sql.commits import COMMITS
 from flowctl.connectors.sql.hindrances import Constraint
 from flowctl.connectors.sql.target import SqlTarget
 from flowctl.connectors.target import OP_COLUMN, CommitLookup, Staged, WriteJob
+from flowctl.connectors.undecoded import UndecodedRows
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.session import has_jvm
 from flowctl.errors import StoppedByPolicy, TableError
@@ -109,6 +114,12 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         missing = self._missing_schemas.intersection(object.parts[:-1])
         return [*map(commits.create_schema, missing), *super().create_statements(object, columns, layout)]
 
+    def native_type(self, column: Column) -> str:
+        return column.portable
+
+    def stores_undecoded(self, there: Column, sent: Column) -> bool:
+        return is_stored_as(there.native, sent.portable)
+
     def refuse_change(self, info: TableInfo, change: SchemaChange) -> SchemaChange | None:
         return refusals.refuse_change(info, change)
 
@@ -165,6 +176,25 @@ class PostgresTarget(SqlTarget[PostgresSession]):
                 accepted = self._copy(spark, batch, columns, POSTGRES.table(stage), natives)
             verify_total(job, sum(report.rows for report in accepted))
             yield _Copied(stage, tuple(column.name for column in columns), tuple(accepted), becomes)
+
+    @contextmanager
+    def stage_undecoded(self, rows: UndecodedRows, job: WriteJob, *, is_inside: bool) -> Iterator[Staged]:
+        with self.client.connect() as connection:
+            there = catalog.describe(connection, [job.object])[job.object]
+            schema = (commits.schema_of if there else commits.ensure_schema)(connection, job.object)
+        names = tuple(column.name for column in rows.columns)
+        becomes = there is None and bool(job.create) and job.mode != "scd2"
+        constants = {} if becomes or job.mode in ("append", "truncate") else {OP_COLUMN: "U"}
+        made = (
+            future_table(self.client, schema, job)
+            if becomes
+            else undecoded_stage(self.client, schema, job, rows.columns, constants)
+        )
+        with made as stage:
+            copy = insert_inside if is_inside else copy_undecoded
+            accepted = copy(rows, self.client, stage, constants)
+            columns = (*names, *constants)
+            yield Staged(job, _Copied(stage, columns, tuple(accepted), becomes), columns)
 
     def _copy(
         self, spark: SparkSession, batch: Batch, columns: Sequence[Column], stage: str, natives: Mapping[str, str]

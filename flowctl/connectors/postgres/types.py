@@ -36,6 +36,29 @@ def is_plain_text(native: NativeType) -> bool:
     return native.dimensions == 0 and native.name in ("text", "varchar", "bpchar")
 
 
+def portable(native: NativeType, formatted: str | None) -> str:
+    """The type of the same values in any other database. ``formatted`` is the type as PostgreSQL writes it (of an
+    array, its elements'), if it is PostgreSQL's own; it is kept if its binary form refers to nothing else, and its text
+    to no setting. What extensions and users define, OIDs of other objects, `money`, and arrays whose text is not
+    separated by commas are their texts there."""
+    if formatted is None or native.name not in _PORTABLE or (native.name == "box" and native.dimensions):
+        return ddl(data_type(native))
+    return formatted + "[]" * native.dimensions
+
+
+def is_stored_as(native: str, portable: str) -> bool:
+    """Whether the column type ``native``, as PostgreSQL writes it, is ``portable``: it does not write dimensions."""
+    item, brackets, _ = portable.partition("[]")
+    return native == item + brackets
+
+
+def has_exact_equality(native: str) -> bool:
+    """Whether two values of a type (as PostgreSQL writes it) are equal only if their texts are, as far as flowctl
+    cares: `1.0 = 1.00` and `1 day = 24 hours` are true, geometric types compare areas, and json has no operator."""
+    name = native.partition("[")[0].partition("(")[0].strip()
+    return name in _EXACTLY_COMPARED or (name == "numeric" and "(" in native)
+
+
 def ddl(kind: DataType) -> str:
     """The column type that :func:`data_type` reads back as ``kind``. ``int8`` has no counterpart and becomes smallint.
     Structs (only files have them) become ``jsonb``."""
@@ -88,3 +111,31 @@ _DDL: dict[DataType, str] = {
     types.TIMESTAMP_NTZ: "timestamp",
     types.TIMESTAMP: "timestamptz",
 }
+#: `pg_type.typname` of what :func:`portable` accepts.
+_PORTABLE = frozenset(
+    [
+        *("bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "text", "varchar", "bpchar", "bytea"),
+        *("date", "time", "timetz", "timestamp", "timestamptz", "interval", "uuid", "json", "jsonb", "jsonpath", "xml"),
+        *("inet", "cidr", "macaddr", "macaddr8", "bit", "varbit", "pg_lsn", "tsvector", "tsquery"),
+        *("point", "line", "lseg", "box", "path", "polygon", "circle"),
+        *("int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange"),
+        *("int4multirange", "int8multirange", "nummultirange", "datemultirange", "tsmultirange", "tstzmultirange"),
+    ]
+)
+_EXACTLY_COMPARED = frozenset(
+    [
+        *("boolean", "smallint", "integer", "bigint", "oid", "real", "double precision", "text", "character varying"),
+        *(
+            "character",
+            "bpchar",
+            "bytea",
+            "uuid",
+            "date",
+            "timestamp",
+            "timestamp without time zone",
+            "timestamp with time zone",
+        ),
+        *("time", "time without time zone", "inet", "cidr", "macaddr", "macaddr8", "bit", "bit varying", "pg_lsn"),
+        *("tsvector", "int4range", "int8range", "daterange", "tsrange", "tstzrange"),
+    ]
+)

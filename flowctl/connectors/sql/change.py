@@ -139,6 +139,7 @@ def _merge(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
         operation=OP_COLUMN,
         deleted_at=job.at if job.soft_deletes else None,
         is_ordered=job.is_ordered,
+        as_text=session.compared_as_text(job.object.parts),
     )
     _make_temporary(session, _DIFFERENCE, difference(change, dialect))
     counted = dict(session.fetch(f"SELECT _action, count(*) FROM {_DIFFERENCE} GROUP BY _action"))

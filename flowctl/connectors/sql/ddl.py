@@ -57,11 +57,11 @@ def is_made(change: SchemaChange, there: TableInfo) -> bool:
 def _change_clause(dialect: SqlDialect, table: str, change: SchemaChange) -> str:
     match change.action:
         case "add" | "text" if change.new is not None:
-            return f"ADD COLUMN {dialect.listed([Column(change.column, change.new)])}"
+            return f"ADD COLUMN {dialect.listed([_column(change)])}"
         case "widen" if change.new is not None:
             return _clause(dialect, dialect.widen, table, Column(change.column, change.new))
         case "retype" if change.new is not None:
-            return _clause(dialect, dialect.retype, table, Column(change.column, change.new))
+            return _clause(dialect, dialect.retype, table, _column(change))
         case "drop":
             return f"DROP COLUMN {dialect.quoted(change.column)}"
         case "relax":
@@ -70,5 +70,10 @@ def _change_clause(dialect: SqlDialect, table: str, change: SchemaChange) -> str
             return ""
 
 
+def _column(change: SchemaChange) -> Column:
+    assert change.new is not None, "the caller has looked"
+    return Column(change.column, change.new, native=change.native)
+
+
 def _clause(dialect: SqlDialect, clause: str, table: str, column: Column) -> str:
-    return clause.format(table=table, column=dialect.quoted(column.name), type=dialect.column_type(column.type))
+    return clause.format(table=table, column=dialect.quoted(column.name), type=dialect.type_of(column))

@@ -47,9 +47,17 @@ class SqlDialect:
     def table(self, parts: tuple[str, ...]) -> str:
         return dialects.table(parts, self.name)
 
+    def named(self, names: Iterable[str]) -> str:
+        """``"id", "name"``."""
+        return ", ".join(map(self.quoted, names))
+
     def listed(self, columns: Sequence[Column]) -> str:
         """``"id" bigint, "name" text``."""
-        return ", ".join(f"{self.quoted(column.name)} {self.column_type(column.type)}" for column in columns)
+        return ", ".join(f"{self.quoted(column.name)} {self.type_of(column)}" for column in columns)
+
+    def type_of(self, column: Column) -> str:
+        """The DDL of a new column's type: its ``native``, if it has one."""
+        return column.native or self.column_type(column.type)
 
 
 class Session(ABC):
@@ -78,6 +86,10 @@ class Session(ABC):
     @abstractmethod
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         """See :meth:`flowctl.connectors.target.Target.describe`; includes what this transaction has created."""
+
+    def compared_as_text(self, table: tuple[str, ...]) -> frozenset[str]:
+        """Columns in which two values may be equal although they differ as text, or that cannot be compared."""
+        return frozenset()
 
     @abstractmethod
     def written_columns(self, table: tuple[str, ...]) -> list[str]:
