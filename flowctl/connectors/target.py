@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: Added to staged batches of merge and scd2: ``U`` (the current row) or ``D`` (the key was deleted; key columns only).
 OP_COLUMN = "_flowctl_op"
+#: Excludes deletions, in SQL: a full refresh of a merge may have some too.
+ALIVE = f"{OP_COLUMN} = 'U'"
 #: Added to staged batches of scd2: whether a ``D`` row was detected (a missing key) rather than reported by the source.
 DETECTED_COLUMN = "_flowctl_detected"
 

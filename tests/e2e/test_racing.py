@@ -18,8 +18,8 @@ import pytest
 
 from flowctl.connectors.delta import log
 from flowctl.connectors.delta.location import TableLocation, location_of
-from flowctl.connectors.delta.record import app_id
 from flowctl.connectors.delta.table import open_existing
+from flowctl.connectors.lake.record import app_id
 from flowctl.model.table_info import ObjectName
 from tests.connectors.writing import LINEAGE, TABLE
 from tests.e2e.racers import Racers, Track, racers, sail_environment

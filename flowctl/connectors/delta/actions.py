@@ -6,12 +6,15 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from flowctl import __version__
 from flowctl.connectors.delta import features
 from flowctl.connectors.delta.statements import DELETION_VECTORS, statistics_without, table_properties
 from flowctl.connectors.delta.types import Action, columns_of, schema_json
+from flowctl.connectors.lake import conditions
+from flowctl.connectors.lake.conditions import Condition
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -135,3 +138,9 @@ def hidden_rows(file: Mapping[str, Any]) -> int:
 def new_folder() -> str:
     """The name of a new folder within the table's, for files that no commit references yet."""
     return f"flowctl-{uuid.uuid4().hex}"
+
+
+def may_match(condition: Condition, file: Action) -> bool:
+    """Whether a row of ``file`` may meet the condition, according to the file's statistics."""
+    stats = json.loads(file.get("stats") or "{}", parse_float=Decimal)
+    return conditions.may_match(condition, stats.get("minValues", {}), stats.get("maxValues", {}))

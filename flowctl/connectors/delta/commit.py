@@ -29,9 +29,10 @@ from flowctl import delays
 from flowctl.connectors.delta import actions, log
 from flowctl.connectors.delta.features import demanding_features
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.record import Record, counts, created_for, data_commit
+from flowctl.connectors.delta.record import created_for
 from flowctl.connectors.delta.table import OpenTable, find_standing, open_existing, open_table
 from flowctl.connectors.delta.types import Action
+from flowctl.connectors.lake.record import Record, counts, data_commit
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import StateConflict, TableError, TransientError, WriteConflict
 
@@ -135,7 +136,7 @@ def void(location: TableLocation, job: WriteJob) -> Record | None:
         last = data_commit(before)
         record = Record(replace(job.record, target_id=target_id), attempt=last.attempt, data_seq=last.number)
         parameters = {"mode": "Append", "partitionBy": "[]"}
-        info = actions.commit_info(record.user_metadata, "WRITE", parameters, actions.EMPTY)
+        info = actions.commit_info(record.text, "WRITE", parameters, actions.EMPTY)
         job.before_commit()
         content = [info, *setup, actions.transaction(record.app_id, record.seq)]
         if committed := _publish_record(location, version, record, content):
@@ -172,7 +173,7 @@ def _read_back(location: TableLocation, version: int, record: Record) -> Record:
         info = log.commit_info(log.read_entry(location, version))
     except OSError as error:
         raise TransientError(f"{location.url}: version {version} was committed and cannot be read: {error}") from error
-    if info.get("userMetadata") != record.user_metadata:
+    if info.get("userMetadata") != record.text:
         raise StateConflict(
             f"{location.url}: version {version}, just committed, is another writer's",
             hint="Use a store that does not let two writers create one file, or one writer",

@@ -22,7 +22,6 @@ from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.delta import actions, commit, data_files
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.maintenance import SMALL
-from flowctl.connectors.delta.row_removal import search_in
 from flowctl.connectors.delta.table import OpenTable, open_existing
 from flowctl.connectors.delta.types import Action
 from flowctl.errors import TableError, TransientError
@@ -30,7 +29,7 @@ from flowctl.errors import TableError, TransientError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from flowctl.connectors.delta.row_search import Search
+    from flowctl.connectors.lake.row_search import Search
 
 #: Bytes of a compacted file, which is held in memory while it is written.
 TARGET = 128 << 20
@@ -90,7 +89,7 @@ def compact(location: TableLocation, check: Callable[[OpenTable], None], before_
 def _replace(table: OpenTable, chosen: Sequence[Sequence[int]], before_commit: Callable[[], None]) -> bool:
     """Commits one entry; False if another writer has committed since the table was opened."""
     files = table.files
-    search = search_in(table, table.columns, files)
+    search = table.search(table.columns, files)
     added = [add for group in chosen for add in _write_again(table, search, group)]
     removed = [actions.remove(files[at])["remove"] for group in chosen for at in group]
     metrics = {"numAddedFiles": str(len(added)), "numRemovedFiles": str(len(removed))}

@@ -13,7 +13,8 @@ from flowctl.connectors.arrow import arrow_schema, arrow_type, moment
 from flowctl.connectors.delta import deletion_vectors
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.types import Action
-from flowctl.errors import TableError, TransientError
+from flowctl.connectors.lake.table import Unreadable
+from flowctl.errors import TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
 
 #: Keys in files with days or moments in a legacy calendar, which Spark converts when it reads them.
 _OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-
-
-class Unreadable(TableError):
-    """This module cannot read a file exactly; Spark may."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"flowctl cannot read the table's rows exactly: {what}", hint="Run with spark.url local[*]")
 
 
 @dataclass(frozen=True)
@@ -146,3 +140,10 @@ def open_file(location: TableLocation, file: DataFile, metadata: pq.FileMetaData
         source = local_path(url) if is_local else stack.enter_context(location.file_system().open(url, "rb"))
         parquet = pq.ParquetFile(source, metadata=metadata, pre_buffer=not is_local, coerce_int96_timestamp_unit="us")
         yield FileReader(stack.enter_context(parquet), file)
+
+
+@contextmanager
+def reading(location: TableLocation, file: DataFile, metadata: pq.FileMetaData | None = None) -> Iterator[FileReader]:
+    """:func:`open_file`, with its :func:`errors_of`."""
+    with errors_of(location, file), open_file(location, file, metadata) as reader:
+        yield reader

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from flowctl import crashpoints
 from flowctl.connectors.buffered import frame_of
-from flowctl.connectors.delta import actions, commit, data_files, features, partitions, rows
-from flowctl.connectors.delta.changes import Change, ChangeBuilder
-from flowctl.connectors.delta.conditions import Condition
+from flowctl.connectors.delta import actions, commit, data_files, features, partitions
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.record import Record
-from flowctl.connectors.delta.row_removal import Removal
 from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.delta.types import Action, columns_of
+from flowctl.connectors.lake import rows
+from flowctl.connectors.lake.changes import Change, ChangeBuilder
+from flowctl.connectors.lake.conditions import Condition
+from flowctl.connectors.lake.record import Record
+from flowctl.connectors.lake.table import Removal
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.session import has_jvm, reachable
@@ -80,7 +81,7 @@ class FileWriter:
         partitions.check_values(metadata, added, table.location.url)
         job.before_commit()
         crashpoints.reached("in_commit", job.record.table)
-        info = actions.commit_info(record.user_metadata, change.operation, _parameters(change), _metrics(change, added))
+        info = actions.commit_info(record.text, change.operation, _parameters(change), _metrics(change, added))
         content = [info, actions.transaction(record.app_id, record.seq)]
         content += [{"protocol": protocol}] if protocol != table.protocol else []
         content += [{"metaData": metadata}] if metadata != table.metadata else []

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from flowctl.errors import FlowctlError, TransientError
+from flowctl.connectors.lake.folder import Folder
 from flowctl.model.table_info import ObjectName
 from flowctl.redaction import REDACTOR
 from flowctl.sql import dialects
-from flowctl.storage.access import in_one_line
-from flowctl.storage.durable import create_durably, make_folder, sync_folder, write_durably
-from flowctl.storage.objects import is_refused_create
-from flowctl.storage.options import Storage, deltalake_options, deltalake_timeouts, fsspec_options, spark_url
-from flowctl.storage.urls import local_path, scheme
-
-if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
+from flowctl.storage.options import Storage, deltalake_options, deltalake_timeouts, spark_url
 
 #: A table in a statement; the first one is the table that the statement is about.
 _TABLE = re.compile(r"`?delta`?\.`(?:[^`]|``)*`")
 
 
 @dataclass(frozen=True)
-class TableLocation:
-    """``url`` is an absolute local path or an object store's URL, without a trailing slash."""
-
-    url: str
-    storage: Storage
+class TableLocation(Folder):
+    """Its ``url`` is that of the table's folder."""
 
     @cached_property
     def options(self) -> dict[str, str]:
@@ -63,63 +50,6 @@ class TableLocation:
     def sidecar(self, suffix: str) -> TableLocation:
         """The table of the same name with ``suffix``, in the same folder."""
         return TableLocation(self.url + suffix, self.storage)
-
-    def read_file(self, name: str) -> bytes:
-        """OSError if it cannot be read. A local file is read without fsspec: its import takes an eighth of the time of
-        a run with nothing to do."""
-        if scheme(self.url) == "file":
-            return local_path(f"{self.url}/{name}").read_bytes()
-        with _os_errors():
-            content: bytes = self.file_system().cat_file(f"{self.url}/{name}")
-        return content
-
-    def write_file(self, name: str, content: bytes) -> None:
-        """Writes a new file that a commit will reference; OSError if that fails. On a local disk it survives a power
-        failure, as the commit does."""
-        path = f"{self.url}/{name}"
-        if scheme(self.url) != "file":
-            with _os_errors():
-                self.file_system().pipe_file(path, content)
-            return
-        file = local_path(path)
-        make_folder(file.parent)
-        write_durably(file, content)
-        sync_folder(file.parent)
-
-    def create_file(self, name: str, content: bytes) -> bool:
-        """As :meth:`write_file`, but atomically; False if the file already exists."""
-        path = f"{self.url}/{name}"
-        try:
-            if scheme(self.url) == "file":
-                make_folder(local_path(path).parent)
-                return create_durably(local_path(path), content)
-            with _os_errors():
-                self.file_system().pipe_file(path, content, mode="create")
-        except OSError as error:
-            if is_refused_create(error):
-                return False
-            raise TransientError(f"{path} could not be written: {error.strerror or error}") from error
-        return True
-
-    def file_system(self) -> AbstractFileSystem:
-        """Caches no listings, and creates local folders implicitly, as object stores do."""
-        import fsspec
-
-        kind = scheme(self.url)
-        if kind == "file":
-            return fsspec.filesystem("file", auto_mkdir=True)
-        return fsspec.filesystem(kind, use_listings_cache=False, **fsspec_options(self.url, self.storage))
-
-
-@contextmanager
-def _os_errors() -> Iterator[None]:
-    """The clients of Azure and Google raise errors of their own."""
-    try:
-        yield
-    except (OSError, FlowctlError):
-        raise
-    except Exception as error:
-        raise OSError(in_one_line(error)) from error
 
 
 def location_of(root: str, object: ObjectName, credentials: Storage) -> TableLocation:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from flowctl import text
 from flowctl.connectors.delta import commit, compaction, log, maintenance, vacuum
 from flowctl.connectors.delta.actions import hidden_rows, known_rows
-from flowctl.connectors.delta.file_reader import Unreadable
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.maintenance import Condition, Way
 from flowctl.connectors.delta.table import OpenTable, open_existing
 from flowctl.connectors.delta.vacuum import StoredFile
+from flowctl.connectors.lake.table import Unreadable
 from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.engine.session import has_jvm
 from flowctl.errors import TableError, WriteConflict

@@ -8,8 +8,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from flowctl.connectors.delta.rows import Refusal
 from flowctl.connectors.delta.types import Action, columns_of
+from flowctl.connectors.lake.rows import Refusal
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo

@@ -11,85 +11,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flowctl import delays
 from flowctl.connectors.delta import log
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.lake.record import Record, counts, parse
 from flowctl.model import codec
-from flowctl.model.codec import in_json
-from flowctl.model.commit import Commit, RowCounts
+from flowctl.model.commit import Commit
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 RECORDS = "_flowctl/commits"
-_FORMAT = 1
 #: The only key of the ``userMetadata`` of a CREATE: the intent that the table is created for.
 _CREATED_FOR = "flowctl_created_for"
 #: A table with a later version than this is already in use.
 _MOST_VERSIONS = 20
-
-
-def app_id(lineage: str, table: str) -> str:
-    """Delta's application id for one table of one flow; its version is our sequence number."""
-    return f"flowctl:{lineage}:{table}"
-
-
-@dataclass(frozen=True)
-class Record:
-    """``commit`` has version, counts and warnings only once it is in the log.
-
-    ``attempt``: which attempt at the number this is, for a history, which counts the observations of one attempt only.
-    ``data_seq``: for a void and a restoration, the last number that was committed with data. ``restores``: the number
-    whose content this one has restored (0: it has its own). ``app``: Delta's application id, if it is
-    not the table's own. ``hidden_rows``: how many rows deletion vectors hide from this version on, if the commit has
-    counted them: a plan that finds this record as the newest need not read the log.
-    """
-
-    commit: Commit = field(metadata=in_json("inline"))
-    flowctl: int = _FORMAT
-    attempt: str = field(default="", metadata=in_json("not_default"))
-    data_seq: int = field(default=0, metadata=in_json("not_default"))
-    restores: int = field(default=0, metadata=in_json("not_default"))
-    app: str = field(default="", metadata=in_json("not_default"))
-    hidden_rows: int = field(default=0, metadata=in_json("not_default"))
-
-    @property
-    def seq(self) -> int:
-        return self.commit.seq
-
-    @property
-    def app_id(self) -> str:
-        return self.app or app_id(self.commit.lineage, self.commit.table)
-
-    @property
-    def user_metadata(self) -> str:
-        return json.dumps(codec.to_json(self))
-
-    def logged(self, **known: Any) -> Record:
-        """The record with what is known of its commit once that is in the log."""
-        return replace(self, commit=replace(self.commit, **known))
-
-    def warned(self, warning: str) -> Record:
-        return self.logged(warnings=(*self.commit.warnings, warning))
-
-
-@dataclass(frozen=True)
-class DataCommit:
-    """The last number that was committed with data, and the attempt that did: what a history's sidecar counts.
-    ``attempt`` is empty if no record has it."""
-
-    number: int = 0
-    attempt: str = ""
-
-
-def data_commit(record: Record | None) -> DataCommit:
-    """The data commit of ``record``, or, if that has no data of its own, the one it carries along."""
-    if record is None:
-        return DataCommit()
-    return DataCommit(record.data_seq if record.commit.void or record.restores else record.seq, record.attempt)
 
 
 def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Record | None:
@@ -128,22 +66,12 @@ def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Recor
 
 def record_in(info: Mapping[str, Any], version: int, app: str) -> Record | None:
     """The record of ``app`` in the ``commitInfo`` of ``version``; None if it has none."""
-    try:
-        record = _from_json(json.loads(info.get("userMetadata") or "null"))
-    except ValueError:
-        return None
+    record = parse(info.get("userMetadata"))
     if record is None or record.app_id != app:
         return None
     return record.logged(
         version=version, counts=counts(info.get("operationMetrics") or {}), restored=record.restores or None
     )
-
-
-def _from_json(document: Any) -> Record | None:
-    """None for metadata that flowctl did not write."""
-    if not isinstance(document, dict) or document.get("flowctl") != _FORMAT:
-        return None
-    return codec.from_json(Record, document)
 
 
 def keep_copy(location: TableLocation, record: Record) -> Record:
@@ -169,21 +97,6 @@ def _read_copy(location: TableLocation, app: str) -> Record | None:
 
 def _copy_name(app: str) -> str:
     return f"{RECORDS}/{app.replace(':', '-').replace('/', '-')}.json"
-
-
-def counts(metrics: Mapping[str, Any]) -> RowCounts:
-    """Delta's metrics of a WRITE or MERGE as row counts."""
-
-    def number(*names: str) -> int | None:
-        return next((int(metrics[name]) for name in names if name in metrics), None)
-
-    return RowCounts(
-        read=number("numSourceRows", "numOutputRows"),
-        inserted=number("numTargetRowsInserted", "numOutputRows"),
-        updated=number("numTargetRowsUpdated"),
-        deleted=number("numTargetRowsDeleted", "numDeletedRows"),
-        bytes=number("numTargetBytesAdded", "numOutputBytes"),
-    )
 
 
 def created_for(intent_id: str) -> str:

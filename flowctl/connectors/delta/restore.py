@@ -23,10 +23,11 @@ from flowctl import crashpoints, text
 from flowctl.connectors.delta import actions, commit, log, maintenance
 from flowctl.connectors.delta.actions import known_rows
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.record import Record, app_id, data_commit, keep_copy, record_in
+from flowctl.connectors.delta.record import keep_copy, record_in
 from flowctl.connectors.delta.table import OpenTable, open_table, open_version
 from flowctl.connectors.delta.types import Action
 from flowctl.connectors.delta.vacuum import file_names
+from flowctl.connectors.lake.record import Record, app_id, data_commit
 from flowctl.connectors.restoration import Restoration, VersionChange
 from flowctl.errors import StoppedByPolicy, WriteConflict
 from flowctl.model.commit import Commit
@@ -83,7 +84,7 @@ def carry_out(location: TableLocation, restoration: Restoration, before_commit: 
             record = _record(old, restoration)
             content.append(actions.transaction(record.app_id, record.seq))
         parameters = {"version": str(old.version), "timestamp": None}
-        info = actions.commit_info(record.user_metadata if record else "", "RESTORE", parameters, _metrics(content))
+        info = actions.commit_info(record.text if record else "", "RESTORE", parameters, _metrics(content))
         before_commit()
         crashpoints.reached("in_commit", name)
         if not commit.publish(place, new.version + 1, [info, *content]):

@@ -4,48 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.delta import data_files, deletion_vectors
 from flowctl.connectors.delta.actions import row_count
-from flowctl.connectors.delta.file_reader import data_file
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.row_search import FILE, ROW, Search
 from flowctl.connectors.delta.statements import DELETION_VECTORS
-from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.delta.types import Action
-from flowctl.model.table_info import Column
+from flowctl.connectors.lake.table import Removal
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyroaring import BitMap64
 
-
-@dataclass(frozen=True)
-class Removal:
-    """``removed`` are the ``add`` actions of files to remove, ``kept`` those that keep the other rows of these
-    files."""
-
-    removed: tuple[Action, ...] = ()
-    kept: tuple[Action, ...] = ()
-
-
-def search_in(table: OpenTable, columns: tuple[Column, ...], files: Sequence[Action]) -> Search:
-    """A search in ``files`` of ``table``, which gets ``columns``."""
-    return Search(table.location, [data_file(table.location, file, table.partition_by) for file in files], columns)
-
-
-def rows_by_file(places: pa.Table) -> dict[int, BitMap64]:
-    """Row numbers by file, from rows with :data:`FILE` and :data:`ROW`."""
-    import pyarrow.compute as pc
-    from pyroaring import BitMap64
-
-    return {
-        at: BitMap64(places.filter(pc.equal(places[FILE], at))[ROW].to_pylist())
-        for at in places[FILE].unique().to_pylist()
-    }
+    from flowctl.connectors.delta.table import OpenTable
+    from flowctl.connectors.lake.row_search import Search
 
 
 def remove_rows(search: Search, table: OpenTable, files: Sequence[Action], gone: Mapping[int, BitMap64]) -> Removal:
@@ -53,7 +26,7 @@ def remove_rows(search: Search, table: OpenTable, files: Sequence[Action], gone:
     vectors = {at: rows | search.files[at].hidden() for at, rows in gone.items()}
     partly = {at: rows for at, rows in vectors.items() if not _is_all(rows, files[at])}
     if _has_deletion_vectors(table):
-        kept = _hide(search.location, {files[at]["path"]: rows for at, rows in partly.items()}, files)
+        kept = _hide(table.location, {files[at]["path"]: rows for at, rows in partly.items()}, files)
     else:
         kept = _rewrite(search, table, files, partly)
     return Removal(tuple(files[at] for at in vectors), tuple(kept))
@@ -94,7 +67,7 @@ def _rewrite(
         partition = search.files[at].partition_values
         schema = arrow_schema([column for column in search.columns if column.name not in partition])
         groups = search.other_rows(at, rows)
-        add = data_files.write_groups(search.location, table.metadata, schema, groups, _folder(files[at]["path"]))
+        add = data_files.write_groups(table.location, table.metadata, schema, groups, _folder(files[at]["path"]))
         if add is not None:
             yield {**add, "partitionValues": files[at]["partitionValues"]}
 

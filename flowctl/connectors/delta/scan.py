@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import arrow_schema, arrow_type
-from flowctl.connectors.delta.file_reader import FileReader, Unreadable, data_file, errors_of, open_file
+from flowctl.connectors.delta.file_reader import FileReader, data_file, errors_of, open_file
 from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.delta.types import Action, columns_of
+from flowctl.connectors.lake.table import Unreadable
 from flowctl.connectors.refusal import PREFIX, refusal
 from flowctl.connectors.refusal import error_of as refused
 from flowctl.errors import TableError

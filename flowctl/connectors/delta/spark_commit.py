@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from flowctl import crashpoints, delays
 from flowctl.connectors.delta import record as records
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.record import Record
 from flowctl.connectors.delta.table import find_standing
+from flowctl.connectors.lake.record import Record
 from flowctl.errors import TransientError, WriteConflict
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _settings(spark: SparkSession, record: Record) -> Iterator[None]:
     """Session settings rather than writer options: MERGE takes no options. They are cleared immediately, so that DDL in
     the same session does not run under the number. Spark substitutes `${…}` when it reads a setting, and a position may
     be a text that contains it, so the JSON escapes the dollar sign."""
-    text = record.user_metadata.replace("$", "\\u0024")
+    text = record.text.replace("$", "\\u0024")
     wanted = {_APP: record.app_id, _NUMBER: str(record.seq), _RECORD: text, _OVERWRITE: "static"}
     for name, value in wanted.items():
         spark.conf.set(name, value)

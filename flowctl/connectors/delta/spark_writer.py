@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.buffered import computed, frame_of
-from flowctl.connectors.delta import choice, commit, conditions, statements
-from flowctl.connectors.delta.conditions import Condition
+from flowctl.connectors.delta import choice, commit, statements
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.record import Record
-from flowctl.connectors.delta.rows import live_frame, view_of, with_marks, with_operations
 from flowctl.connectors.delta.spark_commit import commit_statement, created_for
-from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.delta.table import OpenTable, open_existing, open_table
+from flowctl.connectors.lake import conditions
+from flowctl.connectors.lake.conditions import Condition, quoted
+from flowctl.connectors.lake.record import Record
+from flowctl.connectors.lake.rows import live_frame, view_of, with_marks, with_operations
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.batch import Batch
 from flowctl.engine.cost import SHORT_LOG_FILES

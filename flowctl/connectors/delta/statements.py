@@ -10,7 +10,8 @@ from typing import assert_never
 from flowctl.connectors.delta import features
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.types import widens
-from flowctl.connectors.target import OP_COLUMN, WriteJob
+from flowctl.connectors.lake.conditions import quoted
+from flowctl.connectors.target import ALIVE, OP_COLUMN, WriteJob
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, TableInfo
@@ -28,8 +29,6 @@ _FEATURES = {
     features.TYPE_WIDENING: f"'{TYPE_WIDENING}' = 'true'",
     features.TIMESTAMP_NTZ: "'delta.feature.timestampNtz' = 'supported'",
 }
-#: Excludes deletions, which a full refresh of a merge may have too.
-ALIVE = f"{OP_COLUMN} = 'U'"
 
 
 def create_table(table: str, columns: Sequence[Column], layout: Layout) -> str:
@@ -194,10 +193,6 @@ def apply_difference(table: str, view: str, job: WriteJob, bounds: KeyBounds) ->
         f"WHEN MATCHED AND s.{CHANGE_COLUMN} = 'put' THEN UPDATE SET {update} "
         f"WHEN NOT MATCHED AND s.{CHANGE_COLUMN} = 'put' THEN INSERT ({_names(names)}) VALUES ({values})"
     )
-
-
-def quoted(name: str) -> str:
-    return dialects.quoted(name, "spark")
 
 
 def _names(names: Iterable[str]) -> str:

@@ -8,18 +8,22 @@ between, that version is taken, and the attempt starts over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from flowctl import delays
 from flowctl.connectors.delta import maintenance
+from flowctl.connectors.delta.actions import may_match
 from flowctl.connectors.delta.features import NESTED_NOT_NULL
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import checkpoint_hint, read_live_files
-from flowctl.connectors.delta.record import Record, creator, newest_record
+from flowctl.connectors.delta.record import creator, newest_record
 from flowctl.connectors.delta.types import Action, columns_of, has_nested_not_null
+from flowctl.connectors.lake import table as lake
+from flowctl.connectors.lake.conditions import Condition
+from flowctl.connectors.lake.record import Record
 from flowctl.connectors.preconditions import check_base, foreign_target
 from flowctl.errors import AccessDenied, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model.commit import Commit
@@ -29,6 +33,10 @@ from flowctl.storage import access
 if TYPE_CHECKING:
     from arro3.core import RecordBatch
     from deltalake import DeltaTable, Field
+    from pyroaring import BitMap64
+
+    from flowctl.connectors.lake.row_search import Search
+    from flowctl.connectors.lake.table import Removal
 
 RETENTION = "delta.setTransactionRetentionDuration"
 OTHER_PATH = "Choose another path in `to`, or move those files away"
@@ -49,6 +57,10 @@ class OpenTable:
 
     location: TableLocation
     handle: DeltaTable
+
+    @property
+    def url(self) -> str:
+        return self.location.url
 
     @cached_property
     def version(self) -> int:
@@ -162,22 +174,26 @@ class OpenTable:
         """The commit of exactly this intent, or None while its number is free. :class:`StateConflict` if the number
         belongs to another intent, or was given up (a void matches only another void); or if it is free, and the newest
         commit is not ``base``."""
-        newest, wanted = self.newest(record.app_id), record.commit
-        if newest is None or newest.seq < wanted.seq:
-            check_base(self.location.url, newest.commit.name if newest else "", base)
-            return None
-        there = newest.commit
-        if there.name != wanted.name:
-            raise StateConflict(
-                f"{self.location.url} has number {there.seq} of intent {there.intent_id or 'unknown'}, "
-                f"not number {wanted.seq} of intent {wanted.intent_id}",
-                hint="Look at `flowctl state show`, then plan again: another run wrote this table",
-            )
-        if there.void and not wanted.void:
-            raise StateConflict(
-                f"number {wanted.seq} of {wanted.table} was given up", hint="Plan again: the next number is free"
-            )
-        return newest
+        newest = self.newest(record.app_id)
+        done = lake.find_standing(self.url, newest, record)
+        if done is None:
+            check_base(self.url, newest.commit.name if newest else "", base)
+        return done
+
+    def may_match(self, condition: Condition, file: Action) -> bool:
+        return may_match(condition, file)
+
+    def search(self, columns: tuple[Column, ...], files: Sequence[Action]) -> Search:
+        from flowctl.connectors.delta.file_reader import data_file, reading
+        from flowctl.connectors.lake.row_search import Search
+
+        found = [data_file(self.location, file, self.partition_by) for file in files]
+        return Search(partial(reading, self.location), found, columns)
+
+    def remove_rows(self, search: Search, files: Sequence[Action], gone: Mapping[int, BitMap64]) -> Removal:
+        from flowctl.connectors.delta.row_removal import remove_rows
+
+        return remove_rows(search, self, files, gone)
 
     def check_intent(self, record: Commit) -> None:
         """Checks that the table is the intent's own: the one it was planned for, or the one it created; and that the

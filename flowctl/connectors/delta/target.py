@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.at_once import at_once
@@ -20,9 +21,10 @@ from flowctl.connectors.base import Capabilities
 from flowctl.connectors.delta import features, gaps, maintenance, partitions, record, statements
 from flowctl.connectors.delta.choice import EngineTraits, Way, choose, planned_traits
 from flowctl.connectors.delta.location import TableLocation, location_of
-from flowctl.connectors.delta.record import Record
 from flowctl.connectors.delta.table import OpenTable, open_table
 from flowctl.connectors.gaps import Gap
+from flowctl.connectors.lake.conditions import quoted
+from flowctl.connectors.lake.record import Record, app_id, data_commit
 from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.connectors.restoration import Restorable, Restoration
 from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob, WriteShape
@@ -32,6 +34,7 @@ from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
+from flowctl.sql.versioning import OBSERVED_SUFFIX
 from flowctl.storage.buffer import Buffer
 from flowctl.storage.folders import why_unwritable
 from flowctl.storage.options import Storage
@@ -39,6 +42,8 @@ from flowctl.storage.urls import local_path, path_place, scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from flowctl.connectors.delta.writer import Writer
 
 
 class DeltaTarget(Target, Restorable):
@@ -138,17 +143,17 @@ class DeltaTarget(Target, Restorable):
         restore.carry_out(self._location(restoration.object), restoration, before_commit)
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
-        names = [statements.quoted(column.name) for column in columns]
+        names = [quoted(column.name) for column in columns]
         return spark.read.format("delta").load(self._location(object).spark_path).select(*names)
 
     def scan_observed(self, spark: SparkSession, lookup: CommitLookup) -> DataFrame | None:
         """Without the observations of attempts that were never committed."""
-        from flowctl.connectors.delta import conditions, history
+        from flowctl.connectors.lake import conditions, history
 
         observed, table = super().scan_observed(spark, lookup), open_table(self._location(lookup.object))
         if observed is None or table is None:
             return observed
-        last = record.data_commit(table.newest(record.app_id(lookup.lineage, lookup.table)))
+        last = data_commit(table.newest(app_id(lookup.lineage, lookup.table)))
         return observed.where(f"NOT {conditions.sql(history.lost_observations_of(lookup.lineage, last))}")
 
     @contextmanager
@@ -170,7 +175,7 @@ class DeltaTarget(Target, Restorable):
         table = open_table(location)
         done = table.standing(Record(job.record), job.base) if table is not None else None
         if done is None:
-            from flowctl.connectors.delta.rows import refuse
+            from flowctl.connectors.lake.rows import refuse
 
             partitioned = table.partition_by if table is not None else job.layout.partition_by
             if job.replaces_content:  # and maybe the schema, with the spec's partitions
@@ -189,10 +194,11 @@ class DeltaTarget(Target, Restorable):
     def quarantine(
         self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int, through: int | None = None
     ) -> None:
-        from flowctl.connectors.delta import history
+        from flowctl.connectors.lake import history
 
-        location = self._location(job.object)
-        history.quarantine(spark, self._required_buffer, location, OnEngine(frame), job, since, through)
+        side = replace(history.side_job(job, job.columns), key=())
+        table, writer = self._open_sidecar(spark, self._location(job.object), side)
+        history.quarantine(writer, table, OnEngine(frame), side, since, through)
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
         """For local folders: an object store reports it at the first write only."""
@@ -220,7 +226,7 @@ class DeltaTarget(Target, Restorable):
         self, spark: SparkSession, location: TableLocation, table: OpenTable | None, rows: Batch, job: WriteJob
     ) -> Record:
         from flowctl.connectors.delta.choice import traits_of
-        from flowctl.connectors.delta.file_reader import Unreadable
+        from flowctl.connectors.lake.table import Unreadable
 
         engine = traits_of(spark)
         there = table.info(job.object) if table is not None else None
@@ -249,10 +255,27 @@ class DeltaTarget(Target, Restorable):
         table = writer.prepare(location, table, job)
         job = replace(job, record=replace(job.record, target_id=table.identity))
         if job.mode == "scd2":
-            from flowctl.connectors.delta import history
+            from flowctl.connectors.lake import history
 
-            return history.commit(spark, writer, table, rows, job, self._required_buffer)
+            beside = table.location.sidecar(OBSERVED_SUFFIX)
+            other = None if isinstance(rows, InMemory) else writer
+            open_sidecar = partial(self._open_sidecar, spark, beside, writer=other)
+            return history.commit(spark, writer, table, rows, job, self._required_buffer, open_sidecar)
         return writer.put(table, Record(job.record), rows, job)
+
+    def _open_sidecar(
+        self, spark: SparkSession, location: TableLocation, side: WriteJob, writer: Writer | None = None
+    ) -> tuple[OpenTable, Writer]:
+        """``writer`` is the one that writes its new rows; None: they are few, and it is chosen for the table."""
+        from flowctl.connectors.delta.choice import choose_for_sidecar, traits_of
+        from flowctl.connectors.delta.writer import writer_for
+
+        sidecar = open_table(location)
+        if writer is None:
+            engine, there = traits_of(spark), sidecar.info(side.object) if sidecar is not None else None
+            way = choose_for_sidecar(there, side.columns, side.key, engine)
+            writer = writer_for(way, engine, spark, self._required_buffer)
+        return writer.prepare_sidecar(location, sidecar, side), writer
 
     @property
     def _required_buffer(self) -> Buffer:
@@ -275,7 +298,7 @@ class DeltaTarget(Target, Restorable):
         table = open_table(self._location(lookup.object))
         if table is None:
             return None, None
-        newest = table.newest(record.app_id(lookup.lineage, lookup.table))
+        newest = table.newest(app_id(lookup.lineage, lookup.table))
         info, commit = table.info(lookup.object), _newest_in(table, lookup)
         if newest is not None and newest.commit.version == table.version:
             info = replace(info, extra={**info.extra, maintenance.HIDDEN_ROWS: newest.hidden_rows})
@@ -287,7 +310,7 @@ class DeltaTarget(Target, Restorable):
 def _newest_in(table: OpenTable, lookup: CommitLookup) -> Commit | None:
     """None if there is no commit. If even the copy of its record is missing, the result has an empty ``intent_id``:
     nothing equals it, so the table stops until it is adopted."""
-    newest = table.newest(record.app_id(lookup.lineage, lookup.table))
+    newest = table.newest(app_id(lookup.lineage, lookup.table))
     return replace(newest.commit, counts=RowCounts()) if newest is not None else None
 
 

@@ -20,14 +20,15 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from flowctl.connectors.delta import actions, commit
-from flowctl.connectors.delta.actions import with_columns
-from flowctl.connectors.delta.conditions import ALWAYS, may_match
+from flowctl.connectors.delta.actions import may_match, with_columns
 from flowctl.connectors.delta.file_writer import FileWriter
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import read_live_files
-from flowctl.connectors.delta.record import Record, app_id, keep_copy, newest_record
+from flowctl.connectors.delta.record import keep_copy, newest_record
 from flowctl.connectors.delta.table import open_existing, open_table
 from flowctl.connectors.delta.types import Action, columns_of, schema_json
+from flowctl.connectors.lake.conditions import ALWAYS
+from flowctl.connectors.lake.record import Record, app_id
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
@@ -191,7 +192,7 @@ def test_a_checkpoint_takes_expired_entries_out_of_the_log(hand: Hand) -> None:
 def test_the_newest_record_is_found_as_the_newest_commit_behind_others_and_as_a_copy(tmp_path: Path) -> None:
     path, location = tmp_path / "t", TableLocation(str(tmp_path / "t"), {})
     record = Record(Commit(LINEAGE, TABLE, 1, "intent", "id", None))
-    number = CommitProperties({"userMetadata": record.user_metadata}, app_transactions=[Transaction(APP, 1)])
+    number = CommitProperties({"userMetadata": record.text}, app_transactions=[Transaction(APP, 1)])
     write_deltalake(path, pa.table({"id": [1]}), commit_properties=number)
     newest = newest_record(location, DeltaTable(path), APP)
     assert newest == record.logged(version=0, counts=newest.commit.counts)

@@ -8,10 +8,10 @@ import pytest
 from deltalake import DeltaTable, Schema
 
 from flowctl.connectors.delta import features
-from flowctl.connectors.delta.history import side_job
 from flowctl.connectors.delta.spark_writer import SparkWriter
 from flowctl.connectors.delta.table import open_existing, open_table
 from flowctl.connectors.delta.types import schema_json
+from flowctl.connectors.lake.history import side_job
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange

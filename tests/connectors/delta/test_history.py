@@ -12,11 +12,12 @@ import pytest
 
 from flowctl.connectors import delta
 from flowctl.connectors.base import OpenContext
-from flowctl.connectors.delta import conditions, log
-from flowctl.connectors.delta.history import lost_observations_of
+from flowctl.connectors.delta import log
+from flowctl.connectors.delta.actions import may_match
 from flowctl.connectors.delta.location import location_of
-from flowctl.connectors.delta.record import DataCommit
 from flowctl.connectors.delta.table import open_existing
+from flowctl.connectors.lake.history import lost_observations_of
+from flowctl.connectors.lake.record import DataCommit
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.diagnostics import Mark
 from flowctl.engine.base import Engine
@@ -204,11 +205,11 @@ def test_statistics_tell_which_observations_never_land() -> None:
         ({**ours, "_seq": 8, "_lineage": "second"}, False),
         ({"_seq": 7}, True),
     ]:
-        assert conditions.may_match(lost, stats(**known)) == may, known
+        assert may_match(lost, stats(**known)) == may, known
     mixed = json.dumps({"minValues": ours, "maxValues": {**ours, "_seq": 8}})
-    assert conditions.may_match(lost, {"stats": mixed}) and conditions.may_match(lost, {})
+    assert may_match(lost, {"stats": mixed}) and may_match(lost, {})
     unnamed = lost_observations_of("first", DataCommit(7, ""))
-    assert not conditions.may_match(unnamed, stats(**{**ours, "_try": "any"}))
+    assert not may_match(unnamed, stats(**{**ours, "_try": "any"}))
 
 
 class Died(Exception):

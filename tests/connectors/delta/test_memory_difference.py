@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.delta import memory_difference
-from flowctl.connectors.delta.row_search import FILE, ROW, row_schema
+from flowctl.connectors.lake import memory_difference
+from flowctl.connectors.lake.row_search import FILE, ROW, row_schema
 from flowctl.connectors.target import OP_COLUMN
 from flowctl.model import types
 from flowctl.model.table_info import Column

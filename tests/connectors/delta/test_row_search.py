@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,10 +18,11 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.delta import row_search
-from flowctl.connectors.delta.file_reader import DataFile, Unreadable, partition_value
+from flowctl.connectors.delta.file_reader import DataFile, partition_value, reading
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.row_search import FILE, ROW, Search
+from flowctl.connectors.lake import row_search
+from flowctl.connectors.lake.row_search import FILE, ROW, Search
+from flowctl.connectors.lake.table import Unreadable
 from flowctl.errors import TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -40,7 +42,7 @@ def file(folder: Path, name: str, rows: pa.Table, **options: Any) -> DataFile:
 
 def search(folder: Path, files: Sequence[DataFile], columns: Sequence[Column], keys: pa.Table) -> list[dict[str, Any]]:
     sink = Rows()
-    size = Search(TableLocation(str(folder), {}), files, tuple(columns)).collect_rows(keys, sink)
+    size = Search(partial(reading, TableLocation(str(folder), {})), files, tuple(columns)).collect_rows(keys, sink)
     assert size == sum(batch.nbytes for batch in sink.batches)
     return sink.rows()
 

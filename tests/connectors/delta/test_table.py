@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from flowctl.connectors.delta import log
-from flowctl.connectors.delta.record import app_id
 from flowctl.connectors.delta.table import open_existing
+from flowctl.connectors.lake.record import app_id
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model.mode import Mode
 from flowctl.spec.spec import Layout

@@ -1,15 +1,13 @@
 """Conditions on rows: simple comparisons of columns with values, evaluated by an engine, by this process, or against a
-file's statistics in the log."""
+file's statistics."""
 
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
-from flowctl.connectors.delta.types import Action
 from flowctl.sql import dialects
 
 if TYPE_CHECKING:
@@ -28,6 +26,11 @@ def columns_of(condition: Condition) -> list[str]:
     return list(dict.fromkeys(name for part in condition for name, _, _ in part))
 
 
+def quoted(name: str) -> str:
+    """``name`` as an identifier of Spark SQL."""
+    return dialects.quoted(name, "spark")
+
+
 def sql(condition: Condition) -> str:
     """As Spark SQL; the values must be numbers or texts."""
     parts = [" AND ".join(map(_sql, part)) or "TRUE" for part in condition]
@@ -37,7 +40,7 @@ def sql(condition: Condition) -> str:
 def _sql(term: Term) -> str:
     name, operator, value = term
     text = dialects.text(value, "spark") if isinstance(value, str) else str(value)
-    return f"{dialects.quoted(name, 'spark')} {operator} {text}"
+    return f"{quoted(name)} {operator} {text}"
 
 
 def expression(condition: Condition) -> pc.Expression:
@@ -50,11 +53,10 @@ def expression(condition: Condition) -> pc.Expression:
 _PYTHON = {"=": "=="}
 
 
-def may_match(condition: Condition, file: Action) -> bool:
-    """Whether a row of ``file`` may meet the condition, according to the file's statistics."""
-    stats = json.loads(file.get("stats") or "{}", parse_float=Decimal)
-    low, high = stats.get("minValues", {}), stats.get("maxValues", {})
-    return any(all(_may_hold(term, low, high) for term in part) for part in condition)
+def may_match(condition: Condition, lows: Mapping[str, Any], highs: Mapping[str, Any]) -> bool:
+    """Whether a row may meet the condition whose values are within these bounds, by column. A column without bounds
+    may have any value; days may be text."""
+    return any(all(_may_hold(term, lows, highs) for term in part) for part in condition)
 
 
 def _may_hold(term: Term, lows: Mapping[str, Any], highs: Mapping[str, Any]) -> bool:
@@ -83,6 +85,8 @@ def _may_hold(term: Term, lows: Mapping[str, Any], highs: Mapping[str, Any]) -> 
 
 def _date(text: Any) -> dt.date | None:
     """None for a date that Python cannot represent."""
+    if isinstance(text, dt.date):
+        return text
     try:
         return dt.date.fromisoformat(text)
     except (TypeError, ValueError):

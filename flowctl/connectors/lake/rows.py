@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.arrow import arrow_schema, moment
 from flowctl.connectors.buffered import where_equal
-from flowctl.connectors.delta import statements
-from flowctl.connectors.delta.statements import quoted
+from flowctl.connectors.lake.conditions import quoted
 from flowctl.connectors.refusal import PREFIX, error_of
-from flowctl.connectors.target import OP_COLUMN, WriteJob
+from flowctl.connectors.target import ALIVE, OP_COLUMN, WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import frame_in_order
 from flowctl.model import types
@@ -79,7 +78,7 @@ def live_rows(rows: Batch, table: Sequence[Column], job: WriteJob) -> Batch:
 
 def live_frame(frame: DataFrame, table: Sequence[Column]) -> DataFrame:
     present = frame.columns  # queried once: a Spark Connect server connects to the source each time
-    return frame_in_order(frame.where(statements.ALIVE) if OP_COLUMN in present else frame, table, present)
+    return frame_in_order(frame.where(ALIVE) if OP_COLUMN in present else frame, table, present)
 
 
 def in_order(rows: Batch, table: Sequence[Column]) -> Batch:

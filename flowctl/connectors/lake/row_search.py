@@ -16,8 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.delta.file_reader import DataFile, FileReader, Unreadable, errors_of, open_file
-from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.lake.table import OpenFile, RowReader, SearchedFile, Unreadable
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, Struct
 from flowctl.storage.buffer import SegmentSink
@@ -38,10 +37,10 @@ _MANY = 1 << 17
 
 @dataclass(frozen=True)
 class Search:
-    """A search in ``files`` of a table with ``columns``."""
+    """A search in ``files``, which ``open`` opens, of a table with ``columns``."""
 
-    location: TableLocation
-    files: Sequence[DataFile]
+    open: OpenFile
+    files: Sequence[SearchedFile]
     columns: tuple[Column, ...]
 
     def collect_rows(self, keys: pa.Table, sink: SegmentSink) -> int:
@@ -80,7 +79,7 @@ class Search:
         file, start = self.files[at], 0
         columns = [column for column in self.columns if column.name not in file.partition_values]
         dead = pa.array(list(gone | file.hidden()), pa.int64())
-        with errors_of(self.location, file), open_file(self.location, file) as reader:
+        with self.open(file) as reader:
             reader.require_readable(columns)
             for batch in reader.batches(columns, _GROUP_ROWS):
                 end = start + batch.num_rows
@@ -105,12 +104,12 @@ class Search:
         :data:`ROW`."""
         columns = [column for column in self.columns if column.name in names]
 
-        def find_in(file: DataFile) -> _Matches:
+        def find_in(file: SearchedFile) -> _Matches:
             import pyarrow as pa
             from pyroaring import BitMap64
 
             rows, start = BitMap64(), 0
-            with errors_of(self.location, file), open_file(self.location, file) as reader:
+            with self.open(file) as reader:
                 reader.require_readable(self.columns)
                 if all(map(reader.has, columns)):  # otherwise one was added later and has no values here
                     for batch in reader.batches(columns, _KEY_ROWS):
@@ -128,7 +127,7 @@ class Search:
         import pyarrow as pa
 
         file = self.files[group.file]
-        with errors_of(self.location, file), open_file(self.location, file, group.metadata) as reader:
+        with self.open(file, group.metadata) as reader:
             columns = [
                 pa.concat_arrays([piece.column(0) for piece, _ in _pieces_of(reader, [column], group)])
                 for column in self.columns
@@ -137,7 +136,7 @@ class Search:
 
     def _pieces(self, group: _Group) -> Iterator[pa.RecordBatch]:
         file = self.files[group.file]
-        with errors_of(self.location, file), open_file(self.location, file, group.metadata) as reader:
+        with self.open(file, group.metadata) as reader:
             for piece, rows in _pieces_of(reader, self.columns, group):
                 yield self._placed(piece.columns, group, rows)
 
@@ -177,6 +176,17 @@ class _Matches:
             start = end
 
 
+def rows_by_file(places: pa.Table) -> dict[int, BitMap64]:
+    """Row numbers by file, from rows with :data:`FILE` and :data:`ROW`."""
+    import pyarrow.compute as pc
+    from pyroaring import BitMap64
+
+    return {
+        at: BitMap64(places.filter(pc.equal(places[FILE], at))[ROW].to_pylist())
+        for at in places[FILE].unique().to_pylist()
+    }
+
+
 def row_schema(columns: Sequence[Column]) -> pa.Schema:
     """A table's columns, and those that locate each row."""
     import pyarrow as pa
@@ -207,7 +217,7 @@ def comparable(rows: pa.Table) -> pa.Table:
 
 
 def _pieces_of(
-    reader: FileReader, columns: Sequence[Column], group: _Group
+    reader: RowReader, columns: Sequence[Column], group: _Group
 ) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
     """The group's rows, piece by piece, each with its rows' numbers in the row group."""
     import pyarrow as pa

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_schema, moment
-from flowctl.connectors.delta.row_search import comparable
-from flowctl.connectors.delta.rows import rows_in_order
+from flowctl.connectors.lake.row_search import comparable
+from flowctl.connectors.lake.rows import rows_in_order
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, Struct
 from flowctl.sql.difference import ACTION, SOFT_DELETED, SOURCE_ORDER, Upsert

@@ -1,4 +1,4 @@
-"""scd2 on Delta: two tables, so two commits, and only the second one counts.
+"""scd2 of table formats that commit one table at a time: two tables, so two commits, and only the second one counts.
 
 First the observations are written to the sidecar, then one MERGE derives the versions under the job's number. An
 attempt that dies between the two leaves observations whose rows are never written, or are written later: on a Spark
@@ -6,8 +6,8 @@ Connect server its MERGE may outlive its client, and commit while the next attem
 observations, its commit records which attempt it was, and only the observations of committed attempts count. The others
 are removed once their number is settled, which a void does too.
 
-The sidecar has its own sequence numbers: the Delta version that the write will create. A stale writer of an older
-attempt has an older number, which Delta skips. This number is also the observations' arrival: it keeps rising across
+The sidecar has its own sequence numbers: the version that the write will create. A stale writer of an older attempt has
+an older number, which is taken by then. This number is also the observations' arrival: it keeps rising across
 lineages and restores.
 """
 
@@ -20,15 +20,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.buffered import batch_like, computed, frame_of, read_columns, with_constants
-from flowctl.connectors.delta import conditions, statements
-from flowctl.connectors.delta.choice import choose_for_sidecar, traits_of
-from flowctl.connectors.delta.conditions import Condition, Term
-from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.record import DataCommit, Record, app_id, data_commit
-from flowctl.connectors.delta.rows import view_of, with_operations
-from flowctl.connectors.delta.table import OpenTable, open_table
-from flowctl.connectors.delta.writer import Writer, writer_for
 from flowctl.connectors.history import Tables, check_observed, sidecar_columns, versioning
+from flowctl.connectors.lake import conditions
+from flowctl.connectors.lake.conditions import Condition, Term, quoted
+from flowctl.connectors.lake.record import DataCommit, Record, app_id, data_commit
+from flowctl.connectors.lake.rows import view_of, with_operations
+from flowctl.connectors.lake.table import LakeTable
+from flowctl.connectors.lake.writer import OpenSidecar, Writer
 from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import frame_in_order
@@ -38,7 +36,7 @@ from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Layout
 from flowctl.sql import scd2
 from flowctl.sql.observations import observations
-from flowctl.sql.versioning import CHANGE_COLUMN, HASHED, OBSERVED_SUFFIX, Versioning
+from flowctl.sql.versioning import CHANGE_COLUMN, HASHED, Versioning
 from flowctl.storage.buffer import Buffer, BufferFolder
 
 if TYPE_CHECKING:
@@ -52,13 +50,21 @@ _LINEAGE, _NUMBER, _ATTEMPT = (
 )
 
 
-def commit(spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, buffer: Buffer) -> Record:
+def commit(
+    spark: SparkSession,
+    writer: Writer,
+    table: LakeTable,
+    rows: Batch,
+    job: WriteJob,
+    buffer: Buffer,
+    open_sidecar: OpenSidecar,
+) -> Record:
     """Writes one batch of history and returns the commit of the versions.
 
     The derivation reads little (the batch's keys) but has a large plan, so each input is computed once and kept in the
     buffer: as one plan, it was planned twice, which took longer than processing all of its rows.
     """
-    this = _begin_try(spark, writer, table, rows, job, buffer)
+    this = _begin_try(spark, writer, table, rows, job, buffer, open_sidecar)
     record = Record(job.record, attempt=this.attempt)
     with view_of(with_operations(this.batch)) as view:  # until the end: a Connect server resolves names only then
         if job.replace:  # no earlier observation counts, and all are removed
@@ -78,8 +84,8 @@ class _Try:
     spark: SparkSession
     writer: Writer
     side_writer: Writer
-    table: OpenTable
-    sidecar: OpenTable
+    table: LakeTable
+    sidecar: LakeTable
     job: WriteJob
     side: WriteJob
     buffer: Buffer
@@ -130,7 +136,7 @@ class _Try:
         never_counts = lost_observations_of(self.job.record.lineage, self.last)
         known = self.side_writer.rows_with_keys(self.sidecar, self.side, self.rows, self.batch)
         before = frame_in_order(self.frame(known, "observed"), self.side.columns)
-        names = [statements.quoted(column.name) for column in sidecar_columns(self.job, self.present)]
+        names = [quoted(column.name) for column in sidecar_columns(self.job, self.present)]
         settled = before.where(f"NOT {conditions.sql(never_counts)}").select(*names)
         with view_of(settled) as settled_view:
             change = self.versioning(view, versions, settled_view)
@@ -161,17 +167,18 @@ class _Try:
 
 
 def _begin_try(
-    spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, buffer: Buffer
+    spark: SparkSession,
+    writer: Writer,
+    table: LakeTable,
+    rows: Batch,
+    job: WriteJob,
+    buffer: Buffer,
+    open_sidecar: OpenSidecar,
 ) -> _Try:
     """Begins an attempt; its sidecar exists from now on."""
     present = (*rows.names, OP_COLUMN)
     side = side_job(job, (*sidecar_columns(job, present), _LINEAGE, _NUMBER, _ATTEMPT))
-    location = table.location.sidecar(OBSERVED_SUFFIX)
-    sidecar, side_writer = open_table(location), writer
-    if isinstance(rows, InMemory):
-        engine, there = traits_of(spark), sidecar.info(side.object) if sidecar is not None else None
-        side_writer = writer_for(choose_for_sidecar(there, side.columns, side.key, engine), engine, spark, buffer)
-    sidecar = side_writer.prepare_sidecar(location, sidecar, side)
+    sidecar, side_writer = open_sidecar(side)
     last = data_commit(table.newest(app_id(job.record.lineage, job.record.table)))
     batch = frame_of(rows, spark, lambda: buffer.folder(f"{job.record.table}-{job.record.seq}-batch"))
     return _Try(spark, writer, side_writer, table, sidecar, job, side, buffer, last, uuid.uuid4().hex, rows, batch)
@@ -189,24 +196,12 @@ def lost_observations_of(lineage: str, last: DataCommit, before: int | None = No
     return [later, [of_lineage, (_NUMBER.name, "=", last.number), (_ATTEMPT.name, "!=", last.attempt)]]
 
 
-def quarantine(
-    spark: SparkSession,
-    buffer: Buffer,
-    location: TableLocation,
-    rows: Batch,
-    job: WriteJob,
-    since: int,
-    through: int | None,
-) -> None:
-    """As :meth:`flowctl.connectors.target.Target.quarantine`."""
-    side, there, engine = side_job(job, job.columns), open_table(location), traits_of(spark)
-    way = choose_for_sidecar(there.info(job.object) if there is not None else None, side.columns, (), engine)
-    writer = writer_for(way, engine, spark, buffer)
-    table = writer.prepare_sidecar(location, there, side)
+def quarantine(writer: Writer, table: LakeTable, rows: Batch, side: WriteJob, since: int, through: int | None) -> None:
+    """As :meth:`flowctl.connectors.target.Target.quarantine`, of ``table``, which has the columns of ``side``."""
     last = 2**63 - 1 if through is None else through
-    of_job: list[Term] = [(_LINEAGE.name, "=", job.record.lineage)]
-    if any(column.name == "_table" for column in job.columns):
-        of_job.append(("_table", "=", job.record.table))
+    of_job: list[Term] = [(_LINEAGE.name, "=", side.record.lineage)]
+    if any(column.name == "_table" for column in side.columns):
+        of_job.append(("_table", "=", side.record.table))
     going: Condition = [[*of_job, (_NUMBER.name, ">=", since), (_NUMBER.name, "<=", last)]]
     _replace(writer, table, going, going, rows, side, "quarantine")
 
@@ -219,7 +214,7 @@ def side_job(job: WriteJob, columns: Sequence[Column]) -> WriteJob:
 
 def _replace(
     writer: Writer,
-    table: OpenTable,
+    table: LakeTable,
     going: Condition,
     coming: Condition,
     rows: Batch,
@@ -236,7 +231,7 @@ def _replace(
     try:
         writer.replace_where(table, Record(commit, app=app), going, coming, rows, side)
     except StateConflict as conflict:
-        raise WriteConflict(f"another attempt wrote to {table.location.url} at the same moment") from conflict
+        raise WriteConflict(f"another attempt wrote to {table.url} at the same moment") from conflict
 
 
 def _count_computed(rows: Batch) -> int:

@@ -1,10 +1,10 @@
 """Row changes expressed as file changes: which files a batch touches, which of their rows are removed, which are added.
 
-Delta's own MERGE finds the changed rows by joining whole tables: an outer join, for which Spark shuffles every row of
+A MERGE of Spark finds the changed rows by joining whole tables: an outer join, for which Spark shuffles every row of
 the table. Here the table's files are searched for the batch's keys instead
-(:mod:`flowctl.connectors.delta.row_search`), which yields only the rows with one of these keys, each with its file and
-row number. The engine compares them with the batch. Removed rows are taken out of their files
-(:mod:`flowctl.connectors.delta.row_removal`); added rows become a new file.
+(:mod:`flowctl.connectors.lake.row_search`), which yields only the rows with one of these keys, each with its file and
+row number. The engine compares them with the batch. Removed rows are taken out of their files, as the table's format
+allows; added rows become new files.
 """
 
 from __future__ import annotations
@@ -13,18 +13,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from flowctl.connectors.buffered import Overflowing, batch_like, computed, frame_of, read_columns, where_equal
-from flowctl.connectors.delta import conditions, memory_difference
-from flowctl.connectors.delta.conditions import Condition, Term
-from flowctl.connectors.delta.memory_difference import can_compare
-from flowctl.connectors.delta.row_removal import Removal, remove_rows, rows_by_file, search_in
-from flowctl.connectors.delta.row_search import FILE, ROW, Search, comparable, row_schema
-from flowctl.connectors.delta.rows import in_order, live_rows, view_of, with_operations
-from flowctl.connectors.delta.statements import quoted
-from flowctl.connectors.delta.table import OpenTable
-from flowctl.connectors.delta.types import Action
+from flowctl.connectors.lake import conditions, memory_difference
+from flowctl.connectors.lake.conditions import Condition, Term, quoted
+from flowctl.connectors.lake.memory_difference import can_compare
+from flowctl.connectors.lake.row_search import FILE, ROW, Search, comparable, row_schema, rows_by_file
+from flowctl.connectors.lake.rows import in_order, live_rows, view_of, with_operations
+from flowctl.connectors.lake.table import LakeTable, Removal
 from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import frame_in_order
@@ -59,7 +56,7 @@ class Change:
 class CandidateRows:
     """The table's rows with one of a batch's keys, each with its file, as an index of ``files``, and row number."""
 
-    files: tuple[Action, ...]
+    files: tuple[Any, ...]
     search: Search
     rows: Batch
 
@@ -70,7 +67,7 @@ class ChangeBuilder:
 
     spark: SparkSession
     buffer: Buffer
-    table: OpenTable
+    table: LakeTable
     columns: tuple[Column, ...]
     job: WriteJob
 
@@ -81,7 +78,7 @@ class ChangeBuilder:
         return Change("WRITE", live_rows(rows, self.columns, self.job), Removal(self.table.files))
 
     def merge(self, rows: Batch) -> Change:
-        """Changes the same rows as :func:`flowctl.connectors.delta.statements.merge`."""
+        """Inserts, updates and deletes by the key, as :func:`flowctl.sql.difference.difference` says."""
         if not self.table.files:  # nothing to compare with: all rows are new, one per key
             return Change("MERGE", live_rows(rows, self.columns, self.job))
         import pyarrow.compute as pc
@@ -130,18 +127,18 @@ class ChangeBuilder:
         """Finds exactly the table's rows that have the key of one of ``rows``."""
         keys = read_columns(rows, self.job.key)
         files = self._files_that_may_match([self._key_range(keys)])
-        search = search_in(self.table, self.columns, files)
+        search = self.table.search(self.columns, files)
         with Overflowing(row_schema(search.columns), partial(self._folder, "candidates")) as sink:
             search.collect_rows(keys, sink)
         ddl = f"{schema_ddl(search.columns)}, {FILE} INT, {ROW} BIGINT"
         return CandidateRows(files, search, sink.batch(self.spark, ddl))
 
     def rows_with_keys(self, rows: Batch) -> Batch:
-        """As :meth:`flowctl.connectors.delta.writer.Writer.rows_with_keys`."""
+        """As :meth:`flowctl.connectors.lake.writer.Writer.rows_with_keys`."""
         return self.candidates(rows).rows
 
     def apply_versions(self, versions: Batch) -> Change:
-        """Changes the same rows as :func:`flowctl.connectors.delta.statements.apply_difference`."""
+        """Puts and deletes the versions that :func:`flowctl.sql.scd2.difference` names."""
         if not self.table.files:  # computed once: there are no rows to replace
             return Change("MERGE", in_order(where_equal(versions, CHANGE_COLUMN, "put"), self.columns))
         identity = (*self.job.key, VALID_FROM)
@@ -172,16 +169,16 @@ class ChangeBuilder:
         if condition == conditions.ALWAYS:
             removal = Removal(files)
         elif files:
-            search = search_in(self.table, self.columns, files)
+            search = self.table.search(self.columns, files)
             gone = search.matching(conditions.columns_of(condition), conditions.expression(condition))
-            removal = remove_rows(search, self.table, files, gone)
+            removal = self.table.remove_rows(search, files, gone)
         return Change("WRITE", in_order(rows, self.columns), removal)
 
     def _change(self, new: Batch, places: pa.Table, there: CandidateRows, metrics: Mapping[str, int]) -> Change:
         """Adds the rows of ``new`` and removes those of ``there`` at ``places``."""
         if not any(metrics[name] for name in metrics if name != "numSourceRows"):
             return Change("MERGE", None, metrics=metrics)
-        removal = remove_rows(there.search, self.table, there.files, rows_by_file(places))
+        removal = self.table.remove_rows(there.search, there.files, rows_by_file(places))
         return Change("MERGE", in_order(new, self.columns), removal, metrics)
 
     def _foreign_columns(self) -> list[str]:
@@ -200,8 +197,8 @@ class ChangeBuilder:
                 terms += [(column.name, ">=", ends["min"].as_py()), (column.name, "<=", ends["max"].as_py())]
         return [term for term in terms if term[2] is not None]
 
-    def _files_that_may_match(self, condition: Condition) -> tuple[Action, ...]:
-        return tuple(file for file in self.table.files if conditions.may_match(condition, file))
+    def _files_that_may_match(self, condition: Condition) -> tuple[Any, ...]:
+        return tuple(file for file in self.table.files if self.table.may_match(condition, file))
 
     def _folder(self, name: str) -> BufferFolder:
         return self.buffer.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
