@@ -53,12 +53,19 @@ class Redactor:
             if forms.keys() <= self._forms.keys():
                 return
             self._forms |= forms
-            longest_first = sorted(self._forms, key=len, reverse=True)
-            self._pattern = re.compile("|".join(self._forms[text] for text in longest_first))
+            self._pattern = None
 
     def redact(self, text: str) -> str:
-        pattern = self._pattern
+        pattern = self._pattern or self._compile()
         return pattern.sub(_HIDDEN, text) if pattern else text
+
+    def _compile(self) -> re.Pattern[str] | None:
+        """Not in :meth:`register`: a hundred secrets in a row would compile a pattern a hundred times, for seconds."""
+        with self._lock:
+            if self._forms and self._pattern is None:
+                longest_first = sorted(self._forms, key=len, reverse=True)
+                self._pattern = re.compile("|".join(self._forms[text] for text in longest_first))
+            return self._pattern
 
     def redact_all(self, document: Any, keep: Collection[str] = ()) -> Any:
         """A copy of a JSON document with every string redacted, except those below the keys in ``keep``."""

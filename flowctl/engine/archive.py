@@ -23,12 +23,13 @@ def file_for(found: java.Java, class_path: Sequence[Path]) -> Path:
 
 def class_path_for(found: java.Java, needed: Sequence[Path]) -> tuple[list[Path], Path | None]:
     """The jars to start with, and their archive. After ``flowctl setup`` these are always all jars: one archive then
-    fits every flow, and unused jars cost nothing."""
+    fits every flow, and unused jars cost nothing. After ``flowctl setup SPEC`` they are those of that flow."""
     everything = jars.files_of(jars.sets())
     archive = file_for(found, everything)
     if archive.is_file() and jars.present():
         return everything, archive
-    return list(needed), None
+    own = file_for(found, needed)
+    return list(needed), own if own.is_file() else None
 
 
 def _identity(path: Path) -> str:

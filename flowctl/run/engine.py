@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from flowctl.connectors import registry
+from flowctl.connectors.base import Capabilities
 from flowctl.engine import cost
 from flowctl.engine.base import Engine
 from flowctl.engine.conf import is_connect, is_sail
@@ -32,16 +34,12 @@ def engine_for(
     verbose: bool,
     say: Callable[[str], None],
 ) -> LazyEngine:
-    """The engine for one run, with the jars of the connections in use and a JVM sized by ``loads``, keyed by table
-    id."""
-    types = {spec.connections[name].type for table in tables for name in table.connections}
-    used = [registry.capabilities(kind) for kind in sorted(types)]
-    jars = {jar for capabilities in used for jar in capabilities.jars}
-    extensions = [capabilities.spark for capabilities in used if capabilities.spark]
-    urls = _urls(spec)
+    """The engine for one run of ``tables``, with the flow's jars and a JVM sized by ``loads``, keyed by table id."""
+    extensions = [capabilities.spark for capabilities in _capabilities(spec, tables) if capabilities.spark]
+    urls, _ = _urls(spec)
     conf = {key: value for url in urls for key, value in hadoop_conf(url, spec.storage).items()}
     environment = {key: value for url in urls for key, value in deltalake_options(url, spec.storage).items()}
-    jars |= {jar for url in urls for jar in store_of(url).jars}
+    jars = jars_for(spec).sets
 
     def start(stack: ExitStack) -> Engine:
         from flowctl.engine.start import open_engine
@@ -60,6 +58,30 @@ def engine_for(
         )
 
     return LazyEngine(start, loads)
+
+
+@dataclass(frozen=True)
+class NeededJars:
+    """Names of jar sets. ``unknown`` are connections whose location is a secret that cannot be read here, so that
+    what its storage needs is not known."""
+
+    sets: frozenset[str]
+    unknown: tuple[str, ...] = ()
+
+
+def jars_for(spec: Spec) -> NeededJars:
+    """The jar sets of the flow's engine: none for Sail, or for a server that has its own. They are those of all tables,
+    whatever a run selects: one class path then has one class-data archive."""
+    if is_sail(spec.spark.url) or is_connect(spec.spark.url):
+        return NeededJars(frozenset())
+    urls, unknown = _urls(spec)
+    connectors = {jar for capabilities in _capabilities(spec, spec.tables) for jar in capabilities.jars}
+    return NeededJars(frozenset(connectors | {jar for url in urls for jar in store_of(url).jars}), unknown)
+
+
+def _capabilities(spec: Spec, tables: Iterable[TableSpec]) -> list[Capabilities]:
+    types = {spec.connections[name].type for table in tables for name in table.connections}
+    return [registry.capabilities(kind) for kind in sorted(types)]
 
 
 def engine_line(settings: SparkSettings, plan: Plan, world: World) -> str:
@@ -95,14 +117,18 @@ def _queries(size: Size, loads: Collection[int | None]) -> str:
     return "compiled queries" + (f" but for {counted(small, 'small table')}" if small else "")
 
 
-def _urls(spec: Spec) -> list[str]:
-    """Every location that Spark may have to access: state (the buffer) and the roots of file connections. Roots whose
-    secret cannot be read are skipped; the tables that need them report it."""
-    roots = []
-    for connection in spec.connections.values():
-        with suppress(TableError, TransientError):
-            roots.append(reveal(registry.storage(connection)))
-    return [spec.state.url, *[str(root) for root in roots if root is not None]]
+def _urls(spec: Spec) -> tuple[list[str], tuple[str, ...]]:
+    """Every location that Spark may have to access: state (the buffer) and the roots of file connections. The second
+    are the names of connections whose root is a secret that cannot be read; the tables that need them report it."""
+    urls, unknown = [spec.state.url], list[str]()
+    for name, connection in spec.connections.items():
+        try:
+            root = reveal(registry.storage(connection))
+        except (TableError, TransientError):
+            unknown.append(name)
+        else:
+            urls += [str(root)] if root is not None else []
+    return urls, tuple(unknown)
 
 
 def rows_of_run(todo: Iterable[Load | Recover], tables: Mapping[str, Observed]) -> dict[str, int | None]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flowctl.connectors import registry
-from flowctl.connectors.base import OpenContext
+from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.diagnostics import Mark
 from flowctl.engine import archive, jars, java
@@ -47,21 +48,25 @@ class ArchiveFailed(FlowctlError):
     """The JVM wrote no archive. flowctl works without one, but starts more slowly."""
 
 
-def build_archive() -> Path:
-    """Builds the archive for this Java and all jars, which must exist, replacing an existing one. Takes about half a
-    minute."""
+def build_archive(sets: Collection[str]) -> Path:
+    """Builds the archive for this Java and the jars of these sets, which must exist, replacing an existing one. Takes
+    about half a minute."""
     found = java.find()
-    final = archive.file_for(found, jars.files_of(jars.sets()))
+    final = archive.file_for(found, jars.files_of(sets))
     final.parent.mkdir(parents=True, exist_ok=True)
     final.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=final.parent, prefix=".training-") as folder:
         fresh = Path(folder, final.name)
         options = {"spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={fresh}"'}
         settings = SparkSettings("local[1]", {"spark.driver.memory": "1g", **options})
-        with open_engine(
-            settings, jars.sets(), {}, "small", extensions=registry.extensions(), stop_seconds=_DUMP_SECONDS
-        ) as engine:
-            _train(engine.session_for("training"), Path(folder))
+        able = {
+            type: capabilities
+            for type, capabilities in registry.all_capabilities().items()
+            if set(capabilities.jars) <= set(sets)
+        }
+        extensions = [capabilities.spark for capabilities in able.values() if capabilities.spark]
+        with open_engine(settings, sets, {}, "small", extensions=extensions, stop_seconds=_DUMP_SECONDS) as engine:
+            _train(engine.session_for("training"), Path(folder), able)
         if not fresh.is_file():
             raise ArchiveFailed(f"{found.command} wrote no class-data archive", hint="Check that the disk is not full")
         fresh.replace(final)
@@ -75,17 +80,18 @@ def _remove_old(folder: Path) -> None:
         archived.unlink()
 
 
-def _train(spark: SparkSession, folder: Path) -> None:
-    """Reads and writes twice in every way that tables do, so that all classes they need are loaded."""
+def _train(spark: SparkSession, folder: Path, able: Mapping[str, Capabilities]) -> None:
+    """Reads and writes twice in every way that tables of the connectors ``able`` do, so that all classes they need are
+    loaded."""
     rows = spark.range(100).selectExpr(
         "id", "cast(id AS string) AS name", "cast(id AS decimal(18,2)) AS amount", "current_timestamp() AS at"
     )
     _read_files(spark, rows, folder)
-    with suppress(Exception):  # nothing listens on that port, but the driver is loaded
+    with suppress(Exception):  # nothing listens on that port, but the driver is loaded if it is there
         spark.read.jdbc("jdbc:postgresql://127.0.0.1:1/none", "t", properties={"user": "none"}).count()
     buffer = Buffer(str(folder), "training", {})
     context = OpenContext(base_dir=str(folder), buffer=buffer)
-    for type, capabilities in registry.all_capabilities().items():
+    for type, capabilities in able.items():
         if capabilities.training is None:
             continue
         place = Connection(type, type, capabilities.training(str(folder / type)), Mark("training", 1, 1))

@@ -162,9 +162,9 @@ def render(text: str, dialect: Dialect) -> str:
     """The text is in PostgreSQL's dialect; it contains no types and no literals except short words."""
     import sqlglot  # slow to import, and a plan renders nothing
 
-    # In a window, MySQL cannot place nulls; here none decides the order.
-    ignored = sqlglot.ErrorLevel.IGNORE
-    return sqlglot.transpile(text, read="postgres", write=dialect, unsupported_level=ignored)[0]
+    # In a window, MySQL cannot place nulls; here none decides the order. For others, everything can be said.
+    unsupported = sqlglot.ErrorLevel.IGNORE if dialect == "mysql" else sqlglot.ErrorLevel.RAISE
+    return sqlglot.transpile(text, read="postgres", write=dialect, unsupported_level=unsupported)[0]
 
 
 def quoted(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from psycopg import sql
 
 from tests import engines
 from tests.connectors.hostile import TEXTS
+from tests.connectors.iceberg import foreign_tables
 from tests.e2e.targets import Databases, place, quoted, sql_place
 
 #: Every target takes these, and roles need them: text, text, an integer, a timestamp.
@@ -227,6 +229,36 @@ class DeltaSource:
         return pa.schema([(name, kinds.get(name, pa.string())) for name in self.names])
 
 
+class IcebergSource:
+    """Rows are replaced with their file, as by an engine that copies on write: both versions' files are compared."""
+
+    kinds: Mapping[str, str] = {}
+    hints: Mapping[str, Any] = {}
+    keeps_all = False
+    takes_cursor = False
+
+    def __init__(self, _databases: Databases, folder: Path) -> None:
+        self.names = NAMES
+        self.connection = {"type": "iceberg", **foreign_tables.connection(folder)}
+        self.reference, self.address = "src:odd", json.dumps(self.connection)
+        catalog = foreign_tables.catalog_in(folder)
+        self._table = catalog.create_table(f"{foreign_tables.NAMESPACE}.odd", schema=self._schema())
+        self.put(before(self.names), adds=True)
+
+    def put(self, rows: Sequence[Row], *, adds: bool = False) -> None:
+        new = pa.table({name: [one[name] for one in rows] for name in self.names}, self._schema())
+        if adds or not rows:
+            self._table.append(new)
+            return
+        there = self._table.scan().to_arrow().cast(self._schema())
+        kept = there.filter(pc.invert(pc.is_in(there.column(KEY[0]), new.column(KEY[0]).combine_chunks())))
+        self._table.overwrite(pa.concat_tables([kept, new]))
+
+    def _schema(self) -> pa.Schema:
+        kinds = {CURSOR: pa.int64(), EVENT: pa.timestamp("us")}
+        return pa.schema([(name, kinds.get(name, pa.string())) for name in self.names])
+
+
 def _is_refused_on_connect(name: str) -> bool:
     """A colon beside signs of a pattern; files/test_source.py has the refusal."""
     return engines.UNDER_TEST == "connect" and ":" in name and any(sign in name for sign in "\\{}[]*?")
@@ -240,6 +272,7 @@ SOURCES = {
     "mysql": MysqlSource,
     "files": FilesSource,
     "delta": DeltaSource,
+    "iceberg": IcebergSource,
 }
 
 

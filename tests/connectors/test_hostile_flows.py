@@ -26,6 +26,7 @@ SHORT_ON_SAIL = {
     ("files", "sqlite", "append"),
     ("files", "delta", "scd2"),
     ("duckdb", "sqlite", "merge"),
+    ("iceberg", "duckdb", "merge"),
     ("files", "duckdb", "scd2"),
 }
 

@@ -55,8 +55,9 @@ class Server:
         chosen = [f"--{name}={value}" for name, value in {**_SETTINGS, **(settings or {})}.items()]
         # A server that starts deletes the temporary tables of others that share its folder for them.
         own = [f"--datadir={self.folder / 'data'}", f"--tmpdir={self.folder}", f"--socket={self.socket}"]
-        command = [_installed("mariadbd"), "--no-defaults", *own, f"--port={self.port}", *_as_user(), *chosen]
-        with running(command, log=self.folder / "mariadb.log", answers=self._answers, stop_seconds=5):
+        command = [_installed("mariadbd"), "--no-defaults", *own, f"--port={self.port}", *chosen]
+        log = self.folder / "mariadb.log"
+        with running(command, log=log, answers=self._answers, user=_user(), stop_seconds=5):
             yield self.url
 
     def administer(self, script: str) -> None:
@@ -81,8 +82,8 @@ def created(settings: Mapping[str, str] | None = None) -> Iterator[Server]:
     """A new one, not started; ``settings`` are those that must be the same for the whole life of its data."""
     with tempfile.TemporaryDirectory(prefix="flowctl-my-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        if os.geteuid() == 0:
-            shutil.chown(folder, "mysql", "mysql")
+        if user := _user():
+            shutil.chown(folder, user, user)
         made = Server(folder, free_port())
         _init(made, settings or {})
         yield made
@@ -100,7 +101,8 @@ def database(there: Server, name: str) -> Iterator[str]:
 
 def _init(made: Server, settings: Mapping[str, str]) -> None:
     command = [_installed("mariadb-install-db"), "--no-defaults", f"--datadir={made.folder / 'data'}"]
-    options = ["--auth-root-authentication-method=normal", "--skip-test-db", *_as_user()]
+    options = ["--auth-root-authentication-method=normal", "--skip-test-db"]
+    options += [f"--user={user}"] if (user := _user()) else []
     given = [f"--{name}={value}" for name, value in settings.items()]
     subprocess.run([*command, *options, *given], check=True, capture_output=True)
     with made.started(settings):
@@ -110,8 +112,8 @@ def _init(made: Server, settings: Mapping[str, str]) -> None:
         )
 
 
-def _as_user() -> list[str]:
-    return ["--user=mysql"] if os.geteuid() == 0 else []
+def _user() -> str | None:
+    return "mysql" if os.geteuid() == 0 else None
 
 
 def _installed(program: str) -> str:

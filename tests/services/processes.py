@@ -29,7 +29,8 @@ def running(
     user: str | None = None,
     stop_seconds: float = 15,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The process, once ``answers`` is true. ``env`` is added to ours; ``user`` needs root."""
+    """The process, once ``answers`` is true. ``env`` is added to ours; ``user`` needs root. It ends with the
+    thread that starts it."""
     with log.open("ab") as out:
         process = subprocess.Popen(
             [*_ends_with_us(), *command],
@@ -86,8 +87,10 @@ def _stat(process: Path) -> tuple[str, int]:
 
 
 def _ends_with_us() -> list[str]:
+    """KILL, because TERM lets some servers wait for their clients, which may outlive us too. The kernel forgets this
+    when a program changes its user by itself, so servers get theirs by ``user``."""
     setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
+    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
 
 
 def _wait(process: subprocess.Popen[bytes], answers: Callable[[], bool], seconds: float, log: Path, name: str) -> None:

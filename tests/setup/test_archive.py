@@ -39,13 +39,22 @@ def test_without_an_archive_only_the_needed_jars_are_there(tmp_path: Path, monke
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("sets", [None, ["delta"]], ids=["everything", "one flow"])
 def test_setup_builds_it_and_sessions_load_their_classes_from_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sets: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fetched = jars.ensure(jars.sets())
+    fetched = jars.ensure(sets or jars.sets())
     monkeypatch.setenv("FLOWCTL_HOME", str(tmp_path))
-    shutil.copytree(fetched[0].parent, tmp_path / "jars")
-    subprocess.run([sys.executable, "-m", "flowctl", "setup"], check=True)
+    (tmp_path / "jars").mkdir()
+    for file in fetched:
+        shutil.copy(file, tmp_path / "jars")
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        "version: 1\nflow: f\nstate: state\nconnections: {lake: {type: delta, path: lake}}\n"
+        'tables:\n  t: {from: "lake:a", to: "lake:b", mode: truncate}\n'
+    )
+    monkeypatch.setenv("FLOWCTL_IVY_SETTINGS", "/nowhere")
+    subprocess.run([sys.executable, "-m", "flowctl", "setup", *([spec] if sets else [])], check=True)
     classes = tmp_path / "classes.txt"
     options = f"-Xlog:class+load=info:file={classes}"
     settings = SparkSettings("local[1]", {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": options})

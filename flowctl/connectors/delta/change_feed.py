@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors.delta.file_reader import read_hidden
 from flowctl.connectors.delta.log_range import LogCommit
-from flowctl.connectors.delta.part import Part
 from flowctl.connectors.delta.scan import Scan
 from flowctl.connectors.delta.types import Action
-from flowctl.connectors.delta.version_difference import exact, with_key
+from flowctl.connectors.lake.difference import exact, with_key
+from flowctl.connectors.lake.part import Part
 from flowctl.model.table_info import Column
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class ChangeFeed:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        wider = replace(self, scan=with_key(self.scan, key))
+        columns = with_key(self.scan.columns, key, self.scan.table.columns)
+        wider = replace(self, scan=replace(self.scan, columns=columns))
         names = [column.name for column in self.scan.columns]
         keys = replace(wider, scan=replace(wider.scan, columns=_columns(wider.scan, key)))
         seen = [_keyed(part, key) for part in keys._changes()]

@@ -135,17 +135,6 @@ class Scan:
                 raise Unreadable(f"column mapping by id, and a file has other names than the log for field {number}")
 
 
-def unread_column(columns: Sequence[Column], url: str) -> TableError | None:
-    """The error for the first column whose type flowctl does not have; None if there is none."""
-    for column in columns:
-        if column.as_text and column.note:
-            return TableError(
-                f"column {column.name} of {url} cannot be read: {column.note}",
-                hint=f"Leave it out with `columns: {{exclude: [{column.name}]}}`",
-            )
-    return None
-
-
 def stored_columns(schema: str) -> Mapping[str, Column]:
     """The columns of a schema in Delta's JSON under the names that files have for them, by the table's names."""
     document = json.loads(schema)

@@ -10,19 +10,16 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.at_once import at_once
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.delta import actions, features
 from flowctl.connectors.delta.location import TableLocation, location_of
-from flowctl.connectors.delta.part import Part
-from flowctl.connectors.delta.scan import Scan, unread_column
+from flowctl.connectors.delta.scan import Scan
 from flowctl.connectors.delta.table import OpenTable, open_table, open_version
 from flowctl.connectors.delta.version_changes import changes_since, count_rows, range_between, why_unreadable
+from flowctl.connectors.lake.part import Part
+from flowctl.connectors.lake.version_capture import VersionCapture, is_before, unread_column
 from flowctl.connectors.source import (
-    DELETED_COLUMN,
-    PLACE_COLUMN,
-    Capture,
     HighWatermark,
     LandedSource,
     Missing,
@@ -36,11 +33,10 @@ from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
 from flowctl.spec.suggest import nearest
-from flowctl.storage.buffer import SegmentSink
 from flowctl.storage.options import Storage
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 _PINNED = re.compile(r"@v(\d+)$")
 
@@ -116,11 +112,11 @@ class DeltaSource(LandedSource):
         if failure := unread_column(request.changes.columns, location.url) or self._pin_failure(request.relation):
             return HighWatermark(upper, info.rows, failure=failure)
         changes, lost, net = None, "", request.changes.net
-        if _is_before(since, upper) or (begun is not None and _is_before(begun.upper, upper)):
+        if is_before(since, upper) or (begun is not None and is_before(begun.upper, upper)):
             newest = open_version(location, upper.version)
-            if since is not None and _is_before(since, upper):
+            if since is not None and is_before(since, upper):
                 changes = changes_since(location, since.version, newest, request.changes, request.estimate)
-            if begun is not None and isinstance(begun.upper, VersionPosition) and _is_before(begun.upper, upper):
+            if begun is not None and isinstance(begun.upper, VersionPosition) and is_before(begun.upper, upper):
                 lower = begun.lower.version if isinstance(begun.lower, VersionPosition) else None
                 lost = why_unreadable(location, lower, begun.upper.version, newest, net=net)
         clock = dt.datetime.now(dt.UTC)
@@ -159,38 +155,21 @@ class DeltaSource(LandedSource):
 
 
 @dataclass
-class DeltaCapture(Capture):
+class DeltaCapture(VersionCapture):
     """``info`` has the version that the plan was made for; an interval of an earlier run may have an older one, which
     then is the moment of everything that is read."""
 
     location: TableLocation
     info: TableInfo
     _version: int = field(init=False)
-    own_columns: tuple[Column, ...] = (Column(PLACE_COLUMN, types.INT64), Column(DELETED_COLUMN, types.BOOL))
 
     def __post_init__(self) -> None:
         assert self.info.version is not None
         self._version = self.info.version
 
-    def read(self, request: ReadRequest, sink: SegmentSink, rejected: SegmentSink | None = None) -> int:
-        total = 0
-        for batch in self._batches(request):
-            sink.write(batch)
-            total += batch.num_rows
-        return total
-
-    def is_empty(self, request: ReadRequest) -> bool:
-        return not any(batch.num_rows for batch in self._batches(request))
-
-    def _batches(self, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    def parts(self, request: ReadRequest, columns: tuple[Column, ...]) -> Iterator[Part]:
         if request.interval is not None and isinstance(request.interval.upper, VersionPosition):
             self._version = request.interval.upper.version
-        own = {column.name for column in self.own_columns}
-        columns = tuple(column for column in request.columns if column.name not in own)
-        for part in self._parts(request, columns):
-            yield _with_own(part, request.columns)
-
-    def _parts(self, request: ReadRequest, columns: tuple[Column, ...]) -> Iterator[Part]:
         table, lower = self._open(self._version), request.interval.lower if request.interval is not None else None
         if isinstance(lower, VersionPosition):
             found = range_between(self.location, lower.version, table)
@@ -221,24 +200,6 @@ def _pinned(relation: Relation) -> int | None:
     assert relation.object is not None, "a Delta table has no queries"
     named = _PINNED.search(relation.object.parts[-1])
     return int(named[1]) if named else None
-
-
-def _is_before(position: object, upper: VersionPosition) -> bool:
-    return isinstance(position, VersionPosition) and (
-        position.table in ("", upper.table) and position.version < upper.version
-    )
-
-
-def _with_own(part: Part, columns: Sequence[Column]) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    count = part.rows.num_rows
-    own = {
-        DELETED_COLUMN: lambda: pa.repeat(part.is_deleted, count),
-        PLACE_COLUMN: lambda: pa.nulls(count, pa.int64()) if part.versions is None else part.versions,
-    }
-    values = [own[one.name]() if one.name in own else part.rows.column(one.name) for one in columns]
-    return pa.RecordBatch.from_arrays(values, schema=arrow_schema(columns))
 
 
 def _rows(table: OpenTable) -> RowEstimate:

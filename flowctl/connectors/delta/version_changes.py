@@ -12,20 +12,18 @@ from flowctl.connectors.delta import actions
 from flowctl.connectors.delta.change_feed import ChangeFeed, feed_files
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log_range import LogCommit, commits_between, first_missing
-from flowctl.connectors.delta.part import Part
 from flowctl.connectors.delta.scan import Scan
 from flowctl.connectors.delta.table import OpenTable, open_version
 from flowctl.connectors.delta.types import Action
 from flowctl.connectors.delta.version_difference import ChangedFiles, Difference, changed_files
+from flowctl.connectors.lake.difference import MOST_BYTES
+from flowctl.connectors.lake.part import Part
 from flowctl.connectors.source import ReadRequest, VersionChanges
 from flowctl.engine.cost import IN_MEMORY_BYTES
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, Estimate, RowEstimate
 from flowctl.storage.urls import local_path, scheme
-
-#: Bytes of files whose rows this process holds to compare them; in memory they take several times as many.
-MOST_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ from typing import Any
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.iceberg.address import FLAT, address_of
 from flowctl.connectors.iceberg.types import refused_name, stored, widens
+from flowctl.connectors.source import SourceCapabilities
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 from flowctl.storage.urls import without_scheme
 
 CAPABILITIES = Capabilities(
-    source=None,
+    source=SourceCapabilities(position="version"),
     target=TargetCapabilities(widens=widens, refuses_names=refused_name, stores=stored, replaces_types=True),
     extra="iceberg",
     drivers=("pyiceberg",),
@@ -50,6 +51,7 @@ def refuse_name(options: Mapping[str, Any], object: ObjectName, base_dir: str) -
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
     from flowctl.connectors.iceberg.catalogs import open_catalog
     from flowctl.connectors.iceberg.errors import errors_of
+    from flowctl.connectors.iceberg.source import IcebergSource
     from flowctl.connectors.iceberg.tables import Tables
     from flowctl.connectors.iceberg.target import IcebergTarget
 
@@ -61,5 +63,9 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
                 count = len(catalog.list_namespaces())
             return f"a {address.catalog} catalog of Iceberg tables, {count} namespaces"
 
-        target = IcebergTarget(Tables(catalog, address, context.storage), context, CAPABILITIES)
-        yield Connector(target=target, greet=greet)
+        tables = Tables(catalog, address, context.storage)
+        yield Connector(
+            source=IcebergSource(tables, CAPABILITIES),
+            target=IcebergTarget(tables, context, CAPABILITIES),
+            greet=greet,
+        )

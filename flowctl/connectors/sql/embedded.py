@@ -128,10 +128,11 @@ class EmbeddedTarget(SqlTarget[E]):
         return {one.table: commits.newest_commit(session, (COMMITS,), one.lineage, one.table) for one in lookups}
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
-        place = self.path if self.path.exists() else self.path.parent
-        if os.access(place, os.W_OK):
-            return None
-        return TableError(f"{self.path} cannot be written", hint=f"Let this user write {place}")
+        """A commit also needs files next to the database, so the folder must be writable too."""
+        for place in (self.path, self.path.parent):
+            if (place is not self.path or place.exists()) and not os.access(place, os.W_OK):
+                return TableError(f"{self.path} cannot be written", hint=f"Let this user write {place}")
+        return None
 
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
         if info.extra.get("is_table", True):

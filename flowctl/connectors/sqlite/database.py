@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -11,53 +12,70 @@ from urllib.parse import quote
 
 from flowctl.connectors.sql import timeouts
 from flowctl.connectors.sql.embedded import Access
-from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT
-from flowctl.errors import TableError, WriteConflict
+from flowctl.connectors.sqlite.location import Mode
+from flowctl.connectors.sqlite.problems import beside, explain, uncommitted
+from flowctl.errors import TableError
 
 
-def greeting(path: Path) -> str:
+def greeting(path: Path, *, is_immutable: bool = False) -> str:
     """As :attr:`flowctl.connectors.base.Connector.greet`."""
     version = f"SQLite {sqlite3.sqlite_version}, file {path}"
     if not path.exists():
         return f"{version}, which is not there yet"
-    with translated(path), open_database(path, "ro") as connection:
+    with translated(path), open_database(path, "ro", is_immutable=is_immutable) as connection:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     return version
 
 
 @contextmanager
-def open_database(path: Path, access: Access) -> Iterator[sqlite3.Connection]:
+def open_database(path: Path, access: Access | Mode, *, is_immutable: bool = False) -> Iterator[sqlite3.Connection]:
     """A connection in autocommit mode: transactions begin with an explicit BEGIN. ``rwc`` creates a missing file,
-    ``none`` replaces it by an empty database in memory."""
-    if access == "ro" and not path.is_file():
+    ``none`` replaces it by an empty database in memory. ``is_immutable``: as in :class:`.location.Location`."""
+    if access in ("ro", "rw") and not path.is_file():
         raise TableError(f"there is no SQLite file {path}", hint="Check `path` of the connection")
+    if is_immutable:
+        _require_complete(path)
     with translated(path):
         connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode={access}" if access != "none" else ":memory:",
+            f"{_uri(path)}?mode={access}{'&immutable=1' if is_immutable else ''}" if access != "none" else ":memory:",
             uri=True,
             timeout=timeouts.FILE_LOCK,
             isolation_level=None,
             check_same_thread=False,
         )
     try:
-        if access == "ro":
+        if access == "ro" and not is_immutable:
             _finish_rollback(connection, path)
         yield connection
     finally:
         connection.close()
 
 
+def _uri(path: Path) -> str:
+    """Any bytes that a path may have, also ``?``, ``%`` and those that are no text."""
+    return f"file://{quote(os.fsencode(path))}"
+
+
+def _require_complete(path: Path) -> None:
+    """SQLite would read an immutable file without what is still next to it: older rows, or half a transaction."""
+    if other := uncommitted(path):
+        raise TableError(
+            f"{path} is opened with immutable=1, but {other} has changes that are not in it yet",
+            hint="Remove immutable=1 from `path`, or copy the database with `VACUUM INTO`",
+        )
+
+
 def _finish_rollback(connection: sqlite3.Connection, path: Path) -> None:
     """Lets SQLite undo the transaction of a process that was killed in the middle of its commit. Until then the file
     cannot be read, and a connection that only reads must not do it."""
-    if not path.with_name(f"{path.name}-journal").exists():
+    if not beside(path, "-journal").exists():
         return
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
     except sqlite3.OperationalError as error:
         if getattr(error, "sqlite_errorname", "") != "SQLITE_READONLY_ROLLBACK":
             return  # the caller's own query reports it
-        uri = f"file:{quote(str(path))}?mode=rw"
+        uri = f"{_uri(path)}?mode=rw"
         with translated(path), closing(sqlite3.connect(uri, uri=True, timeout=timeouts.FILE_LOCK)) as writer:
             writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
 
@@ -110,20 +128,11 @@ def readers_of(path: Path) -> Readers:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raises SQLite's errors as flowctl's: locks are transient, all other errors fail the table."""
+    """Raises SQLite's errors as flowctl's."""
     try:
         yield
     except sqlite3.Error as error:
-        name = getattr(error, "sqlite_errorname", "") or ""
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise WriteConflict(
-                f"{path} is locked by another process", hint="Try again when it has finished"
-            ) from error
-        if name.startswith("SQLITE_NOTADB"):
-            raise TableError(f"{path} is not an SQLite file", hint="Check `path` of the connection") from error
-        if " after drop column: " in str(error):
-            raise TableError(f"SQLite says: {error}", hint=DROP_WHAT_USES_IT) from error
-        raise TableError(f"SQLite says: {error}", hint=f"Look at {path}") from error
+        raise explain(path, error) from error
 
 
 def quoted(name: str) -> str:

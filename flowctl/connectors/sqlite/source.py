@@ -41,6 +41,9 @@ _BATCH_ROWS = 50_000
 
 @dataclass(frozen=True)
 class SqliteSource(FileSource[sqlite3.Connection]):
+    """``is_immutable``: as in :class:`.location.Location`."""
+
+    is_immutable: bool = False
     identity = "sqlite"
     own_zone = OWN_ZONE
 
@@ -71,7 +74,7 @@ class SqliteSource(FileSource[sqlite3.Connection]):
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        with open_database(self.path, "ro") as connection, translated(self.path):
+        with open_database(self.path, "ro", is_immutable=self.is_immutable) as connection, translated(self.path):
             yield connection
 
     @contextmanager

@@ -23,10 +23,12 @@ from flowctl.connectors.sql.hindrances import Constraint
 from flowctl.connectors.sql.storable import Form, storable
 from flowctl.connectors.sqlite import place, refusals
 from flowctl.connectors.sqlite.database import open_database, readers_of, translated
+from flowctl.connectors.sqlite.location import Location
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.sqlite.source import SqliteSource
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.batch import Batch
+from flowctl.errors import TableError
 from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
@@ -40,15 +42,28 @@ _FORM = Form("SQLite", nan="SQLite stores NaN as null")
 
 @dataclass(frozen=True)
 class SqliteTarget(EmbeddedTarget[SqliteSession]):
+    location: Location
     dialect = SQLITE
 
     @contextmanager
     def open_session(self, access: Access) -> Iterator[SqliteSession]:
-        with open_database(self.path, access) as connection, translated(self.path):
+        if access == "rwc" and (refused := self._refused()):
+            raise refused
+        chosen = self.location.mode if access == "rwc" else access
+        opened = open_database(self.path, chosen, is_immutable=self.location.is_immutable and access != "none")
+        with opened as connection, translated(self.path):
             yield SqliteSession(connection, self.inode if access != "none" else "", readers_of(self.path))
 
+    def why_unwritable(self, object: ObjectName) -> TableError | None:
+        return self._refused() or super().why_unwritable(object)
+
+    def _refused(self) -> TableError | None:
+        if why := self.location.why_read_only:
+            return TableError(f"{self.path} is opened with {why}", hint=f"Remove {why} from `path` of the connection")
+        return None
+
     def source(self) -> SqliteSource:
-        return SqliteSource(self.path, self.capabilities)
+        return SqliteSource(self.path, self.capabilities, is_immutable=self.location.is_immutable)
 
     def place(self, object: ObjectName) -> str:
         return place({"path": str(self.path)}, object, "")
