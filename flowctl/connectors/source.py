@@ -47,8 +47,8 @@ SOURCE_ORDER_COLUMN = "_flowctl_source_order"
 
 @dataclass(frozen=True)
 class SourceCapabilities:
-    """``position``: what plain objects offer besides full reads. ``refuses``: why a table cannot be read, and what to do,
-    by its spec alone. ``undecoded``: the forms in which rows leave it without being decoded, as people know them."""
+    """``position``: what plain objects offer besides full reads. ``refuses``: why a table cannot be read, and what to
+    do, by its spec alone. ``undecoded``: the forms in which rows leave it undecoded, as people know them."""
 
     position: Literal["cursor", "files", "offsets", "version", "none"]
     refuses: Callable[[TableSpec], tuple[str, str] | None] = lambda table: None
