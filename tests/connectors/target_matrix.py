@@ -121,4 +121,30 @@ def files(_request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Ite
         )
 
 
-FACTORIES: dict[str, Factory] = {"delta": delta, "files": files, **{kind: _of_database(kind) for kind in SQL_KINDS}}
+@contextmanager
+def iceberg(_request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Iterator[Place]:
+    """Its outside reader is DuckDB."""
+    there = place("iceberg", folder).named(f"t {uuid.uuid4().hex[:6]}")
+    options = {"warehouse": str(folder / there.options["warehouse"])}
+
+    def refuse(_statement: str) -> None:
+        raise NotImplementedError("DuckDB changes no Iceberg tables without a catalog service")
+
+    with opened("iceberg", options, scratch) as target:
+        yield Place(
+            "iceberg",
+            options,
+            target,
+            ObjectName((there.name,)),
+            lambda columns: there.fetch(f"SELECT {', '.join(map(quoted, columns))} FROM {{table}}"),
+            refuse,
+            takes_parts=False,
+        )
+
+
+FACTORIES: dict[str, Factory] = {
+    "delta": delta,
+    "files": files,
+    "iceberg": iceberg,
+    **{kind: _of_database(kind) for kind in SQL_KINDS},
+}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.sql.versioning import kept_columns, observed_columns
+from tests.connectors.iceberg.iceberg_tables import catalog_of, drop_columns, roll_back
 from tests.connectors.writing import Row, Writer
 
 COLUMNS = (
@@ -179,10 +182,15 @@ def make_old_sidecar(writer: Writer) -> None:
         schema = pa.schema([("id", pa.int64()), *((one, kinds.get(one, pa.string())) for one in OLD_SIDECAR)])
         DeltaTable.create(f"{place.options['path']}/{name}__observed", schema)
         return
+    listed = observed_columns(NOTED, ("id",), kept_columns(NOTED, ("id",), ("name",), ("note",)))
+    younger = [column.name for column in listed if column.name not in ("id", *OLD_SIDECAR)]
+    if place.type == "iceberg":
+        with catalog_of(place.options["warehouse"]) as catalog:
+            drop_columns(catalog, ("default", f"{name}__observed"), younger)
+        return
     parts = ".".join(f'"{part}"' for part in (*place.object.parts[:-1], f"{name}__observed"))
-    for column in observed_columns(NOTED, ("id",), kept_columns(NOTED, ("id",), ("name",), ("note",))):
-        if column.name not in ("id", *OLD_SIDECAR):
-            place.execute(f'ALTER TABLE {parts} DROP COLUMN "{column.name}"')
+    for column in younger:
+        place.execute(f'ALTER TABLE {parts} DROP COLUMN "{column}"')
 
 
 @pytest.mark.modes("scd2")
@@ -200,19 +208,37 @@ def test_the_sidecar_of_an_older_version_gets_its_columns(writer: Writer) -> Non
     assert content(writer, "name", "note") == [("A", "first"), ("A", "later"), ("B", "late")]
 
 
+@contextmanager
+def sidecar_taken_back(writer: Writer, name: str) -> Iterator[None]:
+    """Afterwards it is as before, and the table is not."""
+    place = writer.place
+    match place.type:
+        case "delta":
+            url = f"{place.options['path']}/{name}"
+            before = DeltaTable(url).version()
+            yield
+            DeltaTable(url).restore(before)
+        case "iceberg":
+            identifier = ("default", name)
+            with catalog_of(place.options["warehouse"]) as catalog:
+                snapshot = catalog.load_table(identifier).current_snapshot()
+                assert snapshot is not None
+                yield
+                roll_back(catalog, identifier, snapshot.snapshot_id)
+        case _:
+            yield
+            parts = ".".join(f'"{part}"' for part in (*place.object.parts[:-1], name))
+            place.execute(f"DELETE FROM {parts} WHERE _arrival > 1")
+
+
 @pytest.mark.modes("scd2")
 @pytest.mark.long_on_spark
 def test_versions_that_the_sidecar_does_not_know_are_not_deleted(writer: Writer) -> None:
     """It was taken back, and the table was not. What is read again is known again."""
-    place, name = writer.place, f"{writer.place.object.parts[-1]}__observed"
+    name = f"{writer.place.object.parts[-1]}__observed"
     write(writer, 1, seen("A", 1))
-    sidecar = DeltaTable(f"{place.options['path']}/{name}") if place.type == "delta" else None
-    write(writer, 2, seen("B", 3))
-    if sidecar is not None:
-        DeltaTable(f"{place.options['path']}/{name}").restore(sidecar.version())
-    else:
-        parts = ".".join(f'"{part}"' for part in (*place.object.parts[:-1], name))
-        place.execute(f"DELETE FROM {parts} WHERE _arrival > 1")
+    with sidecar_taken_back(writer, name):
+        write(writer, 2, seen("B", 3))
     with pytest.raises(TableError, match=f"{name} does not have"):
         write(writer, 3, seen("C", 5))
     assert versions(writer) == [("A", 1, 3, False), ("B", 3, None, True)]

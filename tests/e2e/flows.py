@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib
 import json
 import os
 import signal
@@ -204,6 +205,25 @@ def delta_query(path: Path, query: str) -> list[Row]:
     found = QueryBuilder().register("t", DeltaTable(str(path))).execute(query)
     rows = pa.table(found.read_all()).to_pylist()
     return sorted((tuple(_without_zone(value) for value in row.values()) for row in rows), key=repr)
+
+
+def iceberg_query(table: Path, query: str) -> list[Row]:
+    """The rows of ``query`` of ``{table}``, an Iceberg table in a Hadoop catalog, as DuckDB reads its newest metadata;
+    moments without their zone, which is UTC."""
+    import duckdb
+
+    metadata = max((table / "metadata").glob("v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0]))
+    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
+        for name in ("avro", "iceberg"):
+            package = importlib.import_module(f"duckdb_extension_{name}")
+            (extension,) = Path(package.__path__[0]).glob(f"extensions/*/{name}.duckdb_extension")
+            connection.execute(f"LOAD '{extension}'")
+        connection.execute("SET timezone = 'UTC'")
+        at = str(metadata).replace("'", "''")
+        found = connection.execute(query.replace("{table}", f"iceberg_scan('{at}')")).to_arrow_table()
+    columns = [column.to_pylist() for column in found.columns]
+    rows = (tuple(_without_zone(value) for value in row) for row in zip(*columns, strict=True))
+    return sorted(rows, key=repr)
 
 
 def _without_zone(value: object) -> object:

@@ -20,6 +20,7 @@ from tests.e2e.flows import (
     delta_query,
     duckdb_rows,
     files_query,
+    iceberg_query,
     mysql_rows,
     newest_manifest,
     postgres_rows,
@@ -342,7 +343,47 @@ class FolderPlace(TargetPlace):
         return not set(name) & set("*?/") and name == name.strip()
 
 
-_PLACES: tuple[type[TargetPlace], ...] = (DeltaPlace, FolderPlace, SqlitePlace, DuckdbPlace, PostgresPlace, MysqlPlace)
+@dataclass(frozen=True)
+class IcebergPlace(TargetPlace):
+    """A table of a Hadoop catalog, read by DuckDB from its newest metadata."""
+
+    kind = "iceberg"
+    warehouse: str = "warehouse"
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"type": "iceberg", "warehouse": self.warehouse}
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.warehouse / "default" / self.name
+
+    def apart(self) -> Self:
+        return replace(self, warehouse="pond")
+
+    def fetch(self, query: str) -> list[Row]:
+        return iceberg_query(self.path, query)
+
+    def columns(self) -> list[str]:
+        return [str(column[0]) for column in self.fetch("DESCRIBE SELECT * FROM {table}")]
+
+    def refuses_column(self, name: str) -> bool:
+        return "." in name
+
+    def refuses_table(self, name: str) -> bool:
+        has_others = any(sign in "/\\" or ord(sign) < 32 or ord(sign) == 127 for sign in name)
+        return has_others or name in (".", "..") or len(name.encode()) > 200 or name.startswith("_flowctl")
+
+
+_PLACES: tuple[type[TargetPlace], ...] = (
+    DeltaPlace,
+    FolderPlace,
+    IcebergPlace,
+    SqlitePlace,
+    DuckdbPlace,
+    PostgresPlace,
+    MysqlPlace,
+)
 _BY_KIND = {place.kind: place for place in _PLACES}
 KINDS: tuple[Kind, ...] = tuple(_BY_KIND)
 

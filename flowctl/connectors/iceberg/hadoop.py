@@ -78,6 +78,9 @@ class HadoopCatalog:
     def list_namespaces(self, namespace: Identifier = ()) -> list[Identifier]:
         return [(*namespace, name) for name in self._folders(namespace) if not self._newest((*namespace, name))]
 
+    def supports_server_side_planning(self) -> bool:
+        return False
+
     def create_namespace_if_not_exists(self, namespace: Identifier) -> None:
         """A namespace needs nothing of its own."""
 

@@ -111,6 +111,16 @@ class OpenTable:
     def is_empty(self) -> bool:
         return self.snapshot is None or self._total("total-data-files") == 0 or not self.files
 
+    @property
+    def row_count(self) -> int | None:
+        """The number of rows, if the newest snapshot says so: a file of deletions by value has any number of them."""
+        if self.snapshot is None:
+            return 0
+        rows = self._total("total-records")
+        if rows is None or self._total("total-equality-deletes"):
+            return None
+        return rows - (self._total("total-position-deletes") or 0)
+
     def _total(self, name: str) -> int | None:
         """A total of the snapshot's summary, which writers may leave out."""
         summary = self.snapshot.summary if self.snapshot is not None else None
@@ -122,12 +132,10 @@ class OpenTable:
 
     def info(self, object: ObjectName) -> TableInfo:
         """``identity`` is the table's UUID. ``extra`` has ``partition_by`` and ``files`` (how many)."""
-        rows, size, files = map(self._total, ("total-records", "total-files-size", "total-data-files"))
-        deleted = self._total("total-position-deletes") or 0
-        if self.snapshot is None:
-            rows, size, files = 0, 0, 0
-        estimate = RowEstimate(bytes=size) if rows is None else RowEstimate(rows - deleted, "stats", size)
-        extra = {"partition_by": list(self.partition_by), "files": files or 0}
+        rows = self.row_count
+        size = self._total("total-files-size") if self.snapshot is not None else 0
+        estimate = RowEstimate(bytes=size) if rows is None else RowEstimate(rows, "stats", size)
+        extra = {"partition_by": list(self.partition_by), "files": self._total("total-data-files") or 0}
         return TableInfo(object, self.columns, self.identity, version=self.version, rows=estimate, extra=extra)
 
     def newest(self, app: str) -> Record | None:

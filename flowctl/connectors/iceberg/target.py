@@ -176,8 +176,6 @@ def _as_commit(committed: Record, job: WriteJob) -> Commit:
     if job.is_ordered and job.mode == "merge" and counts.read is not None:
         written = (counts.inserted or 0) + (counts.updated or 0) + (counts.deleted or 0)
         counts = replace(counts, ignored=max(0, counts.read - written))  # a key that exists twice is updated twice
-    if job.soft_deletes:  # marked rows are counted as updated
-        counts = replace(counts, deleted=None)
     return replace(commit, counts=counts)
 
 

@@ -98,9 +98,7 @@ class IcebergWriter:
         change = build(ChangeBuilder(self.spark, self.buffer, table, draft.columns, job))
         added = draft.write(self._batches(change, draft.columns, job))
         removed = [task.file for task in change.removal.removed]
-        metrics = dict(change.metrics or {})
-        metrics.setdefault("numOutputRows", sum(file.record_count for file in added.new))
-        metrics["numOutputBytes"] = sum(file.file_size_in_bytes for file in added.all)
+        metrics = _metrics(table, change, added, job)
         job.before_commit()
         crashpoints.reached("in_commit", job.record.table)
         for _ in range(_TRIES if change.is_blind else 1):
@@ -143,6 +141,18 @@ class _Added:
     @property
     def all(self) -> list[DataFile]:
         return [*self.new, *self.kept]
+
+
+def _metrics(table: OpenTable, change: Change, added: _Added, job: WriteJob) -> dict[str, int]:
+    """With the names that :func:`flowctl.connectors.lake.record.counts` knows."""
+    metrics = {"numOutputRows": sum(file.record_count for file in added.new), **(change.metrics or {})}
+    metrics["numOutputBytes"] = sum(file.file_size_in_bytes for file in added.all)
+    if job.replaces_content and (before := table.row_count) is not None:
+        metrics["numTargetRowsDeleted"] = before
+    if change.marked:
+        metrics["numTargetRowsUpdated"] -= change.marked
+        metrics["numTargetRowsDeleted"] = change.marked
+    return metrics
 
 
 @dataclass(frozen=True)

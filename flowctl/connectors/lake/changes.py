@@ -43,13 +43,15 @@ _COMPARABLE = (types.INT8, types.INT16, types.INT32, types.INT64, types.DATE)
 @dataclass(frozen=True)
 class Change:
     """What one commit changes: it adds the rows of ``new`` (None: no rows) and applies ``removal``. ``metrics`` are
-    Delta's. ``is_blind``: the change is correct whatever else the table holds, so it may follow any later version."""
+    Delta's. ``is_blind``: the change is correct whatever else the table holds, so it may follow any later version.
+    ``marked`` counts the updated rows that are soft deletions."""
 
     operation: str
     new: Batch | None
     removal: Removal = Removal()
     metrics: Mapping[str, int] | None = None
     is_blind: bool = False
+    marked: int = 0
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,8 @@ class ChangeBuilder:
             "numTargetRowsDeleted": 0 if soft else counts["delete"],
         }
         new = changed if soft else _without_deleted(changed)
-        return self._change(new, actions.filter(pc.not_equal(actions[ACTION], "insert")), there, metrics)
+        change = self._change(new, actions.filter(pc.not_equal(actions[ACTION], "insert")), there, metrics)
+        return replace(change, marked=counts["delete"] if soft else 0)
 
     def _difference(self, rows: Batch, there: Batch) -> Batch:
         """The changed rows, with :data:`FILE`, :data:`ROW` and :data:`ACTION`."""
