@@ -29,7 +29,7 @@ from flowctl.connectors.lake.folder import Folder
 from flowctl.errors import FlowctlError
 
 _VERSION = re.compile(r"v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
-_HINT = "version-hint.text"
+_NEWEST_NAME = "version-hint.text"
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class HadoopCatalog:
 
     def _hinted(self, folder: Folder) -> tuple[int, str] | None:
         try:
-            number = int(folder.read_file(f"metadata/{_HINT}"))
+            number = int(folder.read_file(f"metadata/{_NEWEST_NAME}"))
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         return self._existing(folder, number)
@@ -146,7 +146,7 @@ class HadoopCatalog:
     def _write_hint(self, folder: Folder, version: int) -> None:
         """It only makes reading faster: a failure is no failure of the commit."""
         with suppress(OSError, FlowctlError):
-            folder.replace_file(f"metadata/{_HINT}", str(version).encode())
+            folder.replace_file(f"metadata/{_NEWEST_NAME}", str(version).encode())
 
 
 def _number(location: str) -> int:

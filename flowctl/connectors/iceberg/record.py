@@ -51,8 +51,9 @@ def newest(metadata: TableMetadata, app: str) -> Record | None:
             return _logged(record, snapshot)
         if (snapshot.sequence_number or 0) < kept["version"]:
             break
-        if snapshot.parent_snapshot_id is not None and metadata.snapshot_by_id(snapshot.parent_snapshot_id) is None:
-            return record.logged(version=kept["version"], restored=record.restores or None)  # it has expired
+    else:  # all that are left are younger: it has expired (PyIceberg then leaves out that they have a parent)
+        if metadata.snapshot_by_name("main") is not None:
+            return record.logged(version=kept["version"], restored=record.restores or None)
     for snapshot in _ancestors(metadata):
         before = record_of(snapshot, app)
         if before is not None:

@@ -105,7 +105,7 @@ class OpenTable:
                 return tuple(self.handle.scan(snapshot_id=self.snapshot.snapshot_id).plan_files())
         except ValueError as error:  # equality deletes, which only an engine can apply
             what = f"{self.place.shown} has deletions that flowctl cannot read: {error}"
-            raise TableError(what, hint="Compact the table with the engine that wrote it, then run again") from error
+            raise TableError(what, hint="Let the engine that wrote it compact the table, then run again") from error
 
     @property
     def is_empty(self) -> bool:
