@@ -16,6 +16,7 @@ import pytest
 from flowctl.connectors.base import OpenContext
 from flowctl.connectors.sql.embedded import Access
 from flowctl.connectors.sqlite import CAPABILITIES
+from flowctl.connectors.sqlite.location import location_of
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.sqlite.target import SqliteTarget
 from flowctl.connectors.target import DETECTED_COLUMN
@@ -72,7 +73,8 @@ class EndingTarget(SqliteTarget):
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
     with FACTORIES["sqlite"](request, tmp_path, scratch) as opened:
-        target = EndingTarget(Path(opened.options["path"]), OpenContext(buffer=scratch), CAPABILITIES)
+        path = opened.options["path"]
+        target = EndingTarget(Path(path), OpenContext(buffer=scratch), CAPABILITIES, location_of(path))
         yield replace(opened, target=target)
 
 
