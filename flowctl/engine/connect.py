@@ -115,6 +115,7 @@ def client(
 
         def new_session() -> SparkSession:
             session = ConnectSession.builder.channelBuilder(_channels(url)).create()
+            _disable_finalizer(session)
             # pyspark's own policy retries for ten minutes; the run's own retries check the target first.
             session.client.set_retry_policies([DefaultPolicy(max_retries=_CLIENT_RETRIES)])
             _apply(session, conf)
@@ -139,12 +140,18 @@ def _channels(url: str) -> Any:
 
 
 def stop_client(session: SparkSession, *, is_reachable: bool = True) -> None:
-    """Ends a session of a Spark Connect server, and disables its finalizer. On garbage collection, that would close the
-    client again and shut down a thread pool that all sessions of this process share; if the collection happens while
-    work is submitted to the pool, it would deadlock on the pool's lock."""
+    """Ends a session of a Spark Connect server."""
+    vars(session.client).pop("close", None)
     if is_reachable:
         with suppress(Exception):
             session.stop()
+    _disable_finalizer(session)
+
+
+def _disable_finalizer(session: SparkSession) -> None:
+    """On garbage collection, a session closes its client and shuts down a thread pool that all sessions of this process
+    share. The collection may happen in any thread, in the middle of a request, whose lock the pool's threads wait for:
+    a deadlock, also for a session that nobody has ended."""
     session.client.close = lambda: None
 
 
