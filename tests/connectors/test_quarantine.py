@@ -46,7 +46,7 @@ def keep(
     rows = [(int(id), f"note {id}", "id: in") for id in ids]
     rejected = writer.spark.createDataFrame(rows, f"id BIGINT, note STRING, {REASON_COLUMN} STRING") if rows else None
     place = Place(writer.place.target, QUARANTINE.of(writer.place.object), QUARANTINE)
-    quarantine(writer.spark, place, job, rejected, newest, repeats=repeats)
+    quarantine(lambda: writer.spark, place, job, rejected, newest, repeats=repeats)
 
 
 def _job(writer: Writer, seq: int, mode: Mode, lineage: str, before_commit: Callable[[], None]) -> WriteJob:
