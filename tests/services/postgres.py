@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services.processes import HOST, free_port, running
+from tests.services.processes import HOST, as_user, free_port, running
 
 USER, PASSWORD = "etl", "etl-secret"
 
@@ -148,12 +148,9 @@ def _init(made: Cluster) -> None:
     if user:
         shutil.chown(password, user)
     subprocess.run(
-        [made.programs / "initdb", "-D", made.data, "-U", USER, "--pwfile", password, *_INITDB],
+        [*as_user(user), made.programs / "initdb", "-D", made.data, "-U", USER, "--pwfile", password, *_INITDB],
         check=True,
         capture_output=True,
-        user=user,
-        group=user,
-        extra_groups=[] if user else None,
         cwd=made.folder,
     )
 

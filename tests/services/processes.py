@@ -13,6 +13,9 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 
+#: Of setpriv, which also sets it after the user: the kernel forgets it when a process changes that.
+_WITH_US = ["--pdeathsig", "KILL"]
+
 
 class ServerFailed(Exception):
     """The server ended or did not answer in time; carries the end of its log."""
@@ -33,14 +36,11 @@ def running(
     thread that starts it."""
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [*_ends_with_us(), *command],
+            [*(as_user(user) or _ends_with_us()), *command],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
             env={**os.environ, **(env or {})},
-            user=user,
-            group=user,
-            extra_groups=[] if user else None,
             cwd=log.parent,
             start_new_session=True,
         )
@@ -86,11 +86,15 @@ def _stat(process: Path) -> tuple[str, int]:
     return before.partition("(")[2], int(after.split()[1])
 
 
+def as_user(user: str | None) -> list[str]:
+    """What a command begins with to run as this user; needs root. Not by ``subprocess``, which then forks as a whole,
+    fork handlers of libraries included: gRPC's crash such a child now and then."""
+    return ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", *_WITH_US, "--"] if user else []
+
+
 def _ends_with_us() -> list[str]:
-    """KILL, because TERM lets some servers wait for their clients, which may outlive us too. The kernel forgets this
-    when a program changes its user by itself, so servers get theirs by ``user``."""
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+    """KILL, because TERM lets some servers wait for their clients, which may outlive us too."""
+    return ["setpriv", *_WITH_US, "--"] if shutil.which("setpriv") else []
 
 
 def _wait(process: subprocess.Popen[bytes], answers: Callable[[], bool], seconds: float, log: Path, name: str) -> None:
