@@ -71,7 +71,7 @@ OBJECT_STORES = [
 ]
 
 #: Targets that this process writes alone, whatever the engine: their tests are `full` on Spark.
-EMBEDDED = ("duckdb", "files", "mysql", "sqlite")
+EMBEDDED = ("duckdb", "files", "iceberg", "mysql", "sqlite")
 #: Of those, databases whose suite is long on Sail too, but for the tests marked `smoke`.
 LONG = ("mysql",)
 

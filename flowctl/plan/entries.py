@@ -196,7 +196,7 @@ def _columns(step: Load) -> str:
     if isinstance(step.columns, RuntimeColumns):
         return "known when run"
     named = (
-        f"{column.name} {types.short(column.type)}{' (key)' if column.name in step.table.key else ''}"
+        f"{column.name} {column.native or types.short(column.type)}{' (key)' if column.name in step.table.key else ''}"
         for column in step.columns.target
     )
     return ", ".join(column.replace(" ", text.NO_BREAK) for column in named)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from flowctl.connectors import registry
+from flowctl.model import types
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover, Step
+from flowctl.model.table_info import Column
 from flowctl.plan.case import Case
 from flowctl.plan.checks import why_staged
 from flowctl.plan.projection import is_copied
@@ -30,6 +33,45 @@ def with_way(step: Step, case: Case) -> Step:
     if case.undecoded and isinstance(step, Load | Recover) and not why_decoded(step, case):
         return replace(step, table=replace(step.table, via="undecoded"))
     return step
+
+
+def as_texts(step: Load | Recover, table: TableSpec) -> Load | Recover:
+    """The undecoded step with columns to compare: as the texts of their values, where flowctl's type may lack one."""
+    columns = step.columns
+    assert isinstance(columns, Columns), "undecoded rows have known columns"
+    cursor = table.cursor.column if table.cursor else None
+    texts = {column.name for column in columns.source if column.name != cursor and _lacks_values(column)}
+    written = {part.column.name for part in columns.projection if part.source in texts}
+    projection = [
+        replace(part, column=_text(part.column)) if part.source in texts else part for part in columns.projection
+    ]
+    return replace(
+        step,
+        columns=replace(
+            columns,
+            source=tuple(texts_of(columns.source, texts)),
+            target=tuple(texts_of(columns.target, written)),
+            projection=tuple(projection),
+        ),
+    )
+
+
+def texts_of(columns: Sequence[Column], names: Collection[str]) -> list[Column]:
+    """The columns, those with these names as texts."""
+    return [_text(column) if column.name in names else column for column in columns]
+
+
+def _text(column: Column) -> Column:
+    return replace(column, type=types.STRING, as_text=True, note="")
+
+
+def _lacks_values(column: Column) -> bool:
+    """Whether the source's type may have values that flowctl's type does not: infinity, years BC, other bounds."""
+    return not isinstance(column.type, types.Scalar) or column.type in (
+        types.DATE,
+        types.TIMESTAMP,
+        types.TIMESTAMP_NTZ,
+    )
 
 
 def is_within(table: TableSpec) -> bool:

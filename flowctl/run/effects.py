@@ -21,6 +21,7 @@ from flowctl.model.effects import CountedEffects, SampleRow
 from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.plan.projection import is_mask
+from flowctl.plan.undecoded import as_texts, texts_of
 from flowctl.run import events
 from flowctl.run.attempt import Attempt, RunContext
 from flowctl.run.changed_rows import (
@@ -57,10 +58,15 @@ def count_effects(
     attempt: Attempt, step: Load | Recover, run: RunContext, found: TableInfo | None, sampling: Sampling
 ) -> CountedEffects:
     """``found`` is the target as observed by the plan. Raises what a run would raise before the table's commit."""
+    there = found.columns if found else ()
+    if step.table.via == "undecoded":  # the comparison needs values
+        step = as_texts(step, run.tables[step.id])
+        there = tuple(texts_of(there, {column.name for column in step.columns.target if column.as_text}))
+        attempt = replace(attempt, step=step)
     with ExitStack() as stack:
         target = open_target(stack, run, run.tables[step.id])
         work = begin_work(stack, attempt, run, step, target)
-        return _Comparison(work, prepare(work), found.columns if found else (), sampling).effects()
+        return _Comparison(work, prepare(work), there, sampling).effects()
 
 
 @dataclass(frozen=True)
