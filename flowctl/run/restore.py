@@ -76,7 +76,7 @@ def restore(
         if not isinstance(target, Restorable):
             raise StoppedByPolicy(
                 f"{table.target} keeps no earlier versions",
-                hint="Restore a backup of it, then `flowctl state adopt`; tables in Delta can be restored",
+                hint="Restore a backup of it, then `flowctl state adopt`; tables in Delta and Iceberg can be restored",
                 mark=table.mark_of("to"),
             )
         own = take_table_lease(stack, spec, run_id, table, target)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from flowctl.connectors.delta.record import keep_copy, record_in
 from flowctl.connectors.delta.table import OpenTable, open_table, open_version
 from flowctl.connectors.delta.types import Action
 from flowctl.connectors.delta.vacuum import file_names
+from flowctl.connectors.lake.past import Past, PastCommit, first_undone, read_past
 from flowctl.connectors.lake.record import Record, app_id, data_commit
 from flowctl.connectors.restoration import Restoration, VersionChange
 from flowctl.errors import StoppedByPolicy, WriteConflict
@@ -45,15 +46,10 @@ def find(location: TableLocation, record: Commit, object: ObjectName, seq: int) 
     table = open_table(location)
     if table is None:
         raise StoppedByPolicy(f"{location.url} does not exist", hint="Run `flowctl apply`: it creates the table")
-    past = _read_past(table, app_id(record.lineage, record.table), seq)
+    commits = _commits(table, app_id(record.lineage, record.table))
+    past = read_past(commits, seq, location.url, f"the log of {location.url}")
     wanted = past.wanted
-    if wanted.commit.void:
-        raise StoppedByPolicy(
-            f"sequence number {seq} of {location.url} was given up: it has no content", hint="Choose another number"
-        )
-    version = wanted.commit.version
-    assert version is not None, "it is in the log"
-    old = open_version(location, version)
+    old = open_version(location, past.version)
     _require_possible(table, old)
     newest = table.newest(wanted.app_id)
     sidecar = tuple(_sidecar_changes(location, past))
@@ -94,38 +90,12 @@ def carry_out(location: TableLocation, restoration: Restoration, before_commit: 
             keep_copy(location, record.logged(version=new.version + 1))
 
 
-@dataclass(frozen=True)
-class _Past:
-    """The commits since ``wanted``. ``intents`` are those of ``undone``."""
-
-    wanted: Record
-    undone: tuple[int, ...]
-    intents: frozenset[str]
-    others: int
-    at: int | None
-
-
-def _read_past(table: OpenTable, app: str, seq: int) -> _Past:
-    later: list[Record] = []
-    others = 0
+def _commits(table: OpenTable, app: str) -> Iterator[PastCommit]:
+    """Newest first."""
     for version, entry in log.read_back_from(table.location, table.version):
         info = log.commit_info(entry)
-        record = record_in(info, version, app)
-        if record is not None and record.seq == seq:
-            undone = sorted({one.seq for one in later if not one.commit.void and not one.restores})
-            intents = frozenset(one.commit.intent_id for one in later)
-            return _Past(record, tuple(undone), intents, others, info.get("timestamp"))
-        if record is not None:
-            later.append(record)
-        elif any(action.get(kind, {}).get("dataChange") for action in entry for kind in ("add", "remove")):
-            others += 1
-    known = sorted(one.seq for one in later if not one.commit.void)
-    if not known:
-        what, hint = f"the log of {table.location.url} has no commit of this flow", "Check the table's id and its `to`"
-    else:
-        what = f"the log of {table.location.url} has no sequence number {seq}"
-        hint = f"Choose one from {known[0]} to {known[-1]}" if len(known) > 1 else f"Choose {known[0]}"
-    raise StoppedByPolicy(what, hint=hint)
+        is_change = any(action.get(kind, {}).get("dataChange") for action in entry for kind in ("add", "remove"))
+        yield PastCommit(version, record_in(info, version, app), is_change, info.get("timestamp"))
 
 
 def _require_possible(table: OpenTable, old: OpenTable) -> None:
@@ -164,18 +134,12 @@ def _exists(location: TableLocation, name: str) -> bool:
     return bool(location.file_system().exists(f"{location.url}/{name}"))
 
 
-def _sidecar_changes(location: TableLocation, past: _Past) -> Iterator[VersionChange]:
+def _sidecar_changes(location: TableLocation, past: Past) -> Iterator[VersionChange]:
     """That of a history's sidecar, if one of the undone numbers has written to it."""
     sidecar = open_table(location.sidecar(OBSERVED_SUFFIX))
     if sidecar is None or not past.intents:
         return
-    first = None
-    for version, entry in log.read_back_from(sidecar.location, sidecar.version):
-        record = record_in(log.commit_info(entry), version, f"{past.wanted.app_id}:observed")
-        intent = record.commit.intent_id.partition("/")[0] if record is not None else ""
-        if intent == past.wanted.commit.intent_id:
-            break
-        first = version if intent in past.intents else first
+    first = first_undone(_commits(sidecar, f"{past.wanted.app_id}:observed"), past)
     if not first:
         return
     old = open_version(sidecar.location, first - 1)

@@ -5,6 +5,7 @@ A file that is never committed is what Iceberg calls an orphan: `flowctl maintai
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -30,6 +31,7 @@ _TARGET, _TARGET_SIZE = "write.target-file-size-bytes", 512 * 2**20
 _GROUP_ROWS = 1 << 17
 #: Rows are written in slices of about this size: those of a few partitions are in memory at a time.
 _SLICE_BYTES = 64 * 2**20
+_COPY_BYTES = 2**20
 #: Files that are open at a time, one for each partition; the one with the most rows is ended for another.
 _OPEN_FILES = 64
 
@@ -42,6 +44,36 @@ def write(metadata: TableMetadata, storage: Storage, batches: Iterable[pa.Record
         for rows in _slices(batches):
             writer.write(rows)
         return writer.end()
+
+
+def copy(metadata: TableMetadata, storage: Storage, file: DataFile) -> DataFile:
+    """A copy of a data file of the table, with the same rows and the same place among the partitions. A file that was
+    removed is never referenced again: whoever expires the snapshot that removed it deletes it."""
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table.locations import load_location_provider
+
+    spec = metadata.specs()[file.spec_id]
+    name = f"{uuid.uuid4().hex}.{file.file_path.rpartition('.')[2]}"
+    folder = "" if spec.is_unpartitioned() else f"{spec.partition_to_path(file.partition, metadata.schema())}/"
+    path = load_location_provider(metadata.location, metadata.properties).new_data_location(folder + name)
+    (source, old), (place, new) = split(file.file_path, storage), split(path, storage)
+    is_local = scheme(place.url) == "file"
+    if is_local:
+        make_folder(local_path(place.url))
+    read, written = (
+        source.file_system().open(f"{source.url}/{old}"),
+        place.file_system().open(f"{place.url}/{new}", "wb"),
+    )
+    with read as from_file, written as to_file:
+        shutil.copyfileobj(from_file, to_file, _COPY_BYTES)
+        if is_local:
+            to_file.flush()
+            _sync(to_file)
+    if is_local:
+        sync_folder(local_path(place.url))
+    made = DataFile(*(file[at] for at in range(len(file))))
+    made[1], made.spec_id = path, file.spec_id
+    return made
 
 
 def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

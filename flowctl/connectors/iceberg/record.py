@@ -46,7 +46,7 @@ def newest(metadata: TableMetadata, app: str) -> Record | None:
     record = parse(kept["record"])
     if record is None:
         return None
-    for snapshot in _ancestors(metadata):
+    for snapshot in ancestors(metadata):
         if snapshot.snapshot_id == kept["snapshot"]:
             return _logged(record, snapshot)
         if (snapshot.sequence_number or 0) < kept["version"]:
@@ -54,7 +54,7 @@ def newest(metadata: TableMetadata, app: str) -> Record | None:
     else:  # all that are left are younger: it has expired (PyIceberg then leaves out that they have a parent)
         if metadata.snapshot_by_name("main") is not None:
             return record.logged(version=kept["version"], restored=record.restores or None)
-    for snapshot in _ancestors(metadata):
+    for snapshot in ancestors(metadata):
         before = record_of(snapshot, app)
         if before is not None:
             return before.logged(seq=record.seq, restored=before.restores or before.seq)
@@ -73,7 +73,7 @@ def _logged(record: Record, snapshot: Snapshot) -> Record:
     return record.logged(version=snapshot.sequence_number, counts=counts(metrics), restored=record.restores or None)
 
 
-def _ancestors(metadata: TableMetadata) -> Iterator[Snapshot]:
+def ancestors(metadata: TableMetadata) -> Iterator[Snapshot]:
     """The newest snapshot, and those before it as far as they are kept."""
     snapshot = metadata.snapshot_by_name("main")
     while snapshot is not None:

@@ -8,7 +8,7 @@ attempt never exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,7 @@ from flowctl.connectors.iceberg.tables import Tables
 from flowctl.connectors.iceberg.types import shown
 from flowctl.connectors.lake.conditions import quoted
 from flowctl.connectors.lake.record import Record, app_id, data_commit
+from flowctl.connectors.restoration import Restorable, Restoration
 from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob
 from flowctl.engine.batch import Batch, OnEngine
 from flowctl.errors import FlowctlError
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class IcebergTarget(Target):
+class IcebergTarget(Target, Restorable):
     tables: Tables
     context: OpenContext
     capabilities: Capabilities
@@ -94,6 +95,16 @@ class IcebergTarget(Target):
             return observed
         last = data_commit(table.newest(app_id(lookup.lineage, lookup.table)))
         return observed.where(f"NOT {conditions.sql(history.lost_observations_of(lookup.lineage, last))}")
+
+    def find_restoration(self, record: Commit, object: ObjectName, seq: int) -> Restoration:
+        from flowctl.connectors.iceberg import restore
+
+        return restore.find(self._place(object), record, object, seq)
+
+    def restore(self, restoration: Restoration, before_commit: Callable[[], None]) -> None:
+        from flowctl.connectors.iceberg import restore
+
+        restore.carry_out(self._place(restoration.object), restoration, before_commit)
 
     # Writing
 

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from flowctl import crashpoints, delays
@@ -39,6 +40,7 @@ from flowctl.engine.batch import Batch, OnEngine
 from flowctl.errors import StateConflict, TransientError, WriteConflict
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column
+from flowctl.storage.access import in_one_line
 from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -183,15 +185,34 @@ class Draft:
         return _Added(new, kept)
 
     def commit(
-        self, record: Record, added: Sequence[DataFile], removed: Sequence[DataFile], metrics: Mapping[str, int]
+        self,
+        record: Record,
+        added: Sequence[DataFile],
+        removed: Sequence[DataFile],
+        metrics: Mapping[str, int],
+        properties: Mapping[str, str] = MappingProxyType({}),
     ) -> Record | None:
-        """The commit, read back; None if it was refused, or if the table shows, after an error, that the number was
-        committed nevertheless."""
-        from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError
+        """Commits, with further ``properties`` of the snapshot. Returns the commit, read back; None if it was refused,
+        or if the table shows, after an error, that the number was committed nevertheless."""
+        place = self.table.place
+        own = records.snapshot_properties(record, metrics)
+        snapshot_id = self.replace_files(added, removed, {**own, **properties})
+        with errors_of(place.shown):
+            self.transaction.set_properties(records.table_properties(record, snapshot_id, self.table.version + 1))
+        try:
+            is_committed = self.hand_over()
+        except TransientError as error:
+            with suppress(TransientError):  # the first error is more informative
+                there = open_table(place)
+                if there is not None and there.standing(record) is not None:
+                    return None
+            raise TransientError(f"{place.shown}: the commit may have failed: {error}") from error
+        return self._read_back(record) if is_committed else None
 
-        place, transaction = self.table.place, self.transaction
-        properties = records.snapshot_properties(record, metrics)
-        update = transaction.update_snapshot(snapshot_properties=properties)
+    def replace_files(self, added: Sequence[DataFile], removed: Sequence[DataFile], properties: dict[str, str]) -> int:
+        """Fills the transaction with a snapshot, and returns its id."""
+        place = self.table.place
+        update = self.transaction.update_snapshot(snapshot_properties=properties)
         with errors_of(place.shown):
             producer: Any = update.overwrite() if removed else update.fast_append()
             if not removed and self._has_many_manifests():
@@ -201,35 +222,32 @@ class Draft:
             for file in removed:
                 producer.delete_data_file(file)
             producer.commit()
-            version = self.table.version + 1
-            transaction.set_properties(records.table_properties(record, producer.snapshot_id, version))
-        delays.pause()
-        try:
-            with errors_of(place.shown):
-                self._hand_over()
-        except (CommitFailedException, TableAlreadyExistsError):
-            return None
-        except (CommitStateUnknownException, TransientError) as error:
-            with suppress(TransientError):  # the first error is more informative
-                there = open_table(place)
-                if there is not None and there.standing(record) is not None:
-                    return None
-            raise TransientError(f"{place.shown}: the commit may have failed: {error}") from error
-        delays.pause()
-        return self._read_back(record)
+        return int(producer.snapshot_id)
 
     def _has_many_manifests(self) -> bool:
         snapshot = self.table.snapshot
         return snapshot is not None and len(snapshot.manifests(self.table.handle.io)) >= _MANIFESTS
 
-    def _hand_over(self) -> None:
+    def hand_over(self) -> bool:
+        """Commits what the transaction was filled with; False if the table has another version by now.
+        :class:`TransientError` if nobody knows."""
+        from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError
         from pyiceberg.table.update import AssertCreate, AssertTableUUID
 
         table, filled = self.table, cast("Any", self.transaction)
         requirements = (*filled._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
         if table.creation is not None:
             requirements = (AssertCreate(),)
-        table.place.catalog.commit_table(table.handle, requirements, filled._updates)
+        delays.pause()
+        try:
+            with errors_of(table.place.shown):
+                table.place.catalog.commit_table(table.handle, requirements, filled._updates)
+        except (CommitFailedException, TableAlreadyExistsError):
+            return False
+        except CommitStateUnknownException as error:
+            raise TransientError(in_one_line(error)) from error
+        delays.pause()
+        return True
 
     def _read_back(self, record: Record) -> Record:
         there = open_table(self.table.place)
