@@ -33,7 +33,7 @@ FORMAT = 1
 @yes_option
 @lock_timeout_option
 def command(spec: Spec, select: tuple[str, ...], yes: bool, lock_timeout: float) -> int:
-    """Compact Delta tables, write checkpoints and remove old files, where that is due."""
+    """Compact tables in Delta or Iceberg, expire their versions and remove old files, where that is due."""
     from flowctl.run.maintain import MaintainOptions, maintain
 
     settings = output.settings()
@@ -68,7 +68,7 @@ def _plan_lines(plan: MaintenancePlan, width: int) -> Iterator[Line]:
     due = len(plan.runnable)
     counts = {"due": due, "left out": len(plan.tables) - due, "with nothing due": plan.others}
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    yield (Piece(f"Delta tables: {told}." if told else "There are no Delta tables.", "bold"),)
+    yield (Piece(f"Tables: {told}." if told else "There are no tables in Delta or Iceberg.", "bold"),)
 
 
 def _result_lines(result: MaintenanceResult, width: int) -> Iterator[Line]:

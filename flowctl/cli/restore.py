@@ -40,7 +40,7 @@ def _number(context: click.Context, parameter: click.Parameter, text: str) -> in
 @yes_option
 @lock_timeout_option
 def command(spec: Spec, table_id: str, seq: int, yes: bool, lock_timeout: float) -> int:
-    """Bring a Delta table, and its state, back to what they were after an earlier sequence number."""
+    """Bring a table in Delta or Iceberg, and its state, back to what they were after an earlier sequence number."""
     from flowctl.run.restore import restore
 
     settings = output.settings()

@@ -38,14 +38,14 @@ def test_what_is_due_and_what_is_left_out() -> None:
         "! lake:items\n"
         "    because    items: sequence number 3, begun by run r, is not finished\n"
         "    next step  Run `flowctl apply s` first\n"
-        "Delta tables: 1 due, 2 left out, 17 with nothing due."
+        "Tables: 1 due, 2 left out, 17 with nothing due."
     )
     assert [one.object for one in PLAN.runnable] == [ORDERS]
 
 
 def test_nothing_is_due_or_there() -> None:
-    assert text.plain(maintain._plan_lines(MaintenancePlan((), 3), 80)) == "Delta tables: 3 with nothing due."
-    assert text.plain(maintain._plan_lines(MaintenancePlan((), 0), 80)) == "There are no Delta tables."
+    assert text.plain(maintain._plan_lines(MaintenancePlan((), 3), 80)) == "Tables: 3 with nothing due."
+    assert text.plain(maintain._plan_lines(MaintenancePlan((), 0), 80)) == "There are no tables in Delta or Iceberg."
 
 
 def test_a_table_that_failed_has_its_error_and_decides_the_exit_code() -> None:

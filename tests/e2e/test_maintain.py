@@ -105,7 +105,7 @@ def must_equal_its_source(flow: Flow) -> None:
 
 def test_what_is_due_is_planned_shown_confirmed_and_done(flow: Flow) -> None:
     nothing = flow.run("maintain", "flow.yaml", expect=0)
-    assert nothing.out == "Delta tables: 1 with nothing due.\n"
+    assert nothing.out == "Tables: 1 with nothing due.\n"
     scatter(orders(flow))
     change_source(flow.folder, 3, "changed", 1)
     planned = json.dumps(flow.plan("--select", "orders"))

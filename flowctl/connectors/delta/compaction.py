@@ -21,9 +21,9 @@ from flowctl import crashpoints
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.delta import actions, commit, data_files
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.maintenance import SMALL
 from flowctl.connectors.delta.table import OpenTable, open_existing
 from flowctl.connectors.delta.types import Action
+from flowctl.connectors.lake.small_files import SMALL
 from flowctl.errors import TableError, TransientError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ checkpoint repeats the log, and vacuum deletes what no version within the retent
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from flowctl import text
@@ -16,7 +16,7 @@ from flowctl.connectors.delta.actions import hidden_rows, known_rows
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.maintenance import Condition, Way
 from flowctl.connectors.delta.table import OpenTable, open_existing
-from flowctl.connectors.delta.vacuum import StoredFile
+from flowctl.connectors.lake.stored_files import removal, remove
 from flowctl.connectors.lake.table import Unreadable
 from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.engine.session import has_jvm
@@ -26,7 +26,7 @@ from flowctl.model.table_info import ObjectName
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-COMPACT, CHECKPOINT, VACUUM = "compact", "checkpoint", "vacuum"
+COMPACT, CHECKPOINT = "compact", "checkpoint"
 #: An absolute path or a URL.
 _ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -51,7 +51,7 @@ def find_due(table: OpenTable, object: ObjectName, *, with_spark: bool) -> Maint
     if retention is None:
         left_out.append(f"vacuum does not know the interval {table.properties[vacuum.RETENTION]!r}")
     elif files := vacuum.removable(table, retention):
-        tasks.append(_removal(files, f"that no version of the last {retention / 86400:g} days needs"))
+        tasks.append(removal(files, f"that no version of the last {retention / 86400:g} days needs"))
     return Maintenance(object, tuple(tasks), "; ".join(left_out))
 
 
@@ -131,11 +131,5 @@ def _vacuum(location: TableLocation, before_each: Callable[[], None]) -> Task:
     table = open_existing(location)
     retention = vacuum.retention_seconds(table.properties)
     files = vacuum.removable(table, retention) if retention is not None else []
-    vacuum.remove(location, files, before_each)
-    return _removal(files, "removed")
-
-
-def _removal(files: Sequence[StoredFile], told: str) -> Task:
-    size = sum(file.size for file in files)
-    counted = f"{text.counted(len(files), 'file')} ({text.size(size)}) {told}"
-    return Task(VACUUM, counted, {"files": len(files), "bytes": size})
+    remove(location.file_system(), files, before_each)
+    return removal(files, "removed")

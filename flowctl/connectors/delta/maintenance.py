@@ -8,14 +8,12 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.delta.features import NESTED_NOT_NULL
+from flowctl.connectors.lake.small_files import MANY, SMALL
 from flowctl.model.table_info import Column, TableInfo
 
 if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
-#: OPTIMIZE writes files of several hundred megabytes. 2,000 small ones cost each merge 5 s: opening one takes as long
-#: as reading several megabytes.
-SMALL, MANY = 32 << 20, 500
 #: Rows that deletion vectors hide are still read: the number and the share of all rows above which they are purged.
 MANY_HIDDEN, HIDDEN_SHARE = 100_000, 0.1
 #: Each commit is read again until a checkpoint includes it. Delta and flowctl write one every ten commits.

@@ -7,15 +7,9 @@ commit younger ones. So no file younger than a week is deleted, however short th
 
 from __future__ import annotations
 
-import datetime as dt
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from time import time
-from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from flowctl import text
@@ -23,30 +17,14 @@ from flowctl.connectors.delta import deletion_vectors, log
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.delta.types import Action
+from flowctl.connectors.lake.stored_files import LEAST_RETENTION, StoredFile
 from flowctl.errors import TableError
 
-if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
-
 RETENTION = "delta.deletedFileRetentionDuration"
-_WEEK = 7 * 86400.0
-_SECONDS = {"week": _WEEK, "day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
+_SECONDS = {"week": 7 * 86400.0, "day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
 _PART = re.compile(r"(\d+)\s+(week|day|hour|minute|second)s?")
 _LOG = f"/{log.FOLDER}/"
 _DATA = re.compile(r".*\.parquet|deletion_vector_.*\.bin", re.DOTALL)
-#: Files deleted at the same time, and between two checks of the lease.
-_AT_ONCE, _BATCH = 16, 1000
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """``path`` is the store's own, ``name`` relative to the table's folder; ``size`` in bytes, ``modified`` in seconds
-    since 1970."""
-
-    path: str
-    name: str
-    size: int
-    modified: float
 
 
 def retention_seconds(properties: Mapping[str, str]) -> float | None:
@@ -55,7 +33,7 @@ def retention_seconds(properties: Mapping[str, str]) -> float | None:
     parts = _PART.findall(written)
     if not parts or _PART.sub("", written).strip():
         return None
-    return max(sum(int(count) * _SECONDS[unit] for count, unit in parts), _WEEK)
+    return max(sum(int(count) * _SECONDS[unit] for count, unit in parts), LEAST_RETENTION)
 
 
 def removable(table: OpenTable, retention: float) -> list[StoredFile]:
@@ -82,20 +60,6 @@ def removable(table: OpenTable, retention: float) -> list[StoredFile]:
     return [file for file in stored if file.modified < end and file.name not in live | kept]
 
 
-def remove(location: TableLocation, files: Sequence[StoredFile], before_each: Callable[[], None]) -> None:
-    """Deletes ``files``; ``before_each`` is called before each thousand and may raise."""
-    system = location.file_system()
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for start in range(0, len(files), _BATCH):
-            before_each()
-            list(pool.map(partial(_remove_one, system), files[start : start + _BATCH]))
-
-
-def _remove_one(system: AbstractFileSystem, file: StoredFile) -> None:
-    with suppress(FileNotFoundError):
-        system.rm_file(file.path)
-
-
 def file_names(location: TableLocation, file: Action) -> Iterable[str]:
     """The file of an ``add`` and that of its deletion vector, relative to the table's folder."""
     yield unquote(file["path"])
@@ -118,18 +82,4 @@ def _stored(location: TableLocation) -> Iterator[StoredFile]:
         others = tuple({path.partition(_LOG)[0] + "/" for path in paths if _LOG in path})
         for path, file in zip(paths, below, strict=True):
             if _DATA.fullmatch(path.rpartition("/")[2]) and not path.startswith(others):
-                yield StoredFile(path, path.removeprefix(f"{root}/"), int(file["size"]), _modified(file))
-
-
-def _modified(entry: Mapping[str, Any]) -> float:
-    """Seconds since 1970, whatever the file system calls it; now if it has none."""
-    names = ("LastModified", "last_modified", "mtime", "updated")
-    match next((entry[name] for name in names if entry.get(name) is not None), None):
-        case dt.datetime() as moment:
-            return moment.timestamp()
-        case str() as written:
-            return dt.datetime.fromisoformat(written).timestamp()
-        case int() | float() as seconds:
-            return float(seconds)
-        case _:
-            return time()
+                yield StoredFile.listed(file, path.removeprefix(f"{root}/"))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from flowctl import crashpoints, text
 from flowctl.connectors.iceberg import data_files
@@ -179,11 +179,10 @@ class _Change:
 
         draft, now, then = Draft(self.table, self.table.transaction()), self.new.schema, self.old.schema
         if now.schema_id != then.schema_id:
-            with errors_of(self.table.place.shown):
-                cast("Any", draft.transaction)._apply(
-                    (SetCurrentSchemaUpdate.model_validate({"schema-id": then.schema_id}),),
-                    (AssertCurrentSchemaId.model_validate({"current-schema-id": now.schema_id}),),
-                )
+            draft.apply(
+                SetCurrentSchemaUpdate.model_validate({"schema-id": then.schema_id}),
+                AssertCurrentSchemaId.model_validate({"current-schema-id": now.schema_id}),
+            )
         return draft
 
     def copy_files(self) -> list[DataFile]:

@@ -196,6 +196,13 @@ def open_table(place: TablePlace) -> OpenTable | None:
     return None
 
 
+def open_existing(place: TablePlace) -> OpenTable:
+    table = open_table(place)
+    if table is None:
+        raise TableError(f"there is no table {place.shown}", hint="Plan again: it was dropped since the plan was made")
+    return table
+
+
 def new_table(place: TablePlace, columns: Sequence[Column], partition_by: Sequence[str] = ()) -> OpenTable:
     """A table that its first commit makes."""
     from pyiceberg.partitioning import PartitionField, PartitionSpec

@@ -8,8 +8,7 @@ from fnmatch import fnmatchcase
 from flowctl.connectors.iceberg.address import Address
 from flowctl.connectors.iceberg.catalogs import TableCatalog
 from flowctl.connectors.iceberg.errors import errors_of
-from flowctl.connectors.iceberg.table import Identifier, OpenTable, TablePlace, open_table
-from flowctl.errors import TableError
+from flowctl.connectors.iceberg.table import Identifier, OpenTable, TablePlace, open_existing
 from flowctl.model.table_info import ObjectName
 from flowctl.storage.options import Storage
 
@@ -24,9 +23,7 @@ class Tables:
         return TablePlace(self.catalog, self.address.identifier(object), self.storage)
 
     def open_existing(self, object: ObjectName) -> OpenTable:
-        if (table := open_table(self.place(object))) is None:
-            raise TableError(f"there is no table {object}", hint="Plan again: it was dropped since the plan was made")
-        return table
+        return open_existing(self.place(object))
 
     def lease_folder(self, object: ObjectName) -> str | None:
         """Beside the tables, if their root is known. A catalog that is a service serializes commits, but not runs."""

@@ -21,6 +21,7 @@ from flowctl.connectors.iceberg.tables import Tables
 from flowctl.connectors.iceberg.types import shown
 from flowctl.connectors.lake.conditions import quoted
 from flowctl.connectors.lake.record import Record, app_id, data_commit
+from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.connectors.restoration import Restorable, Restoration
 from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob
 from flowctl.engine.batch import Batch, OnEngine
@@ -95,6 +96,28 @@ class IcebergTarget(Target, Restorable):
             return observed
         last = data_commit(table.newest(app_id(lookup.lineage, lookup.table)))
         return observed.where(f"NOT {conditions.sql(history.lost_observations_of(lookup.lineage, last))}")
+
+    def maintenance_due(self, info: TableInfo) -> str:
+        from flowctl.connectors.iceberg.maintain import note_for_plan
+
+        return note_for_plan(info)
+
+    def maintenance(self, objects: Sequence[ObjectName], engine: str) -> Mapping[ObjectName, Maintenance]:
+        from flowctl.connectors.iceberg.maintain import find_due
+
+        def ask(object: ObjectName) -> Maintenance | None:
+            table = open_table(self._place(object))
+            return find_due(table, object) if table is not None else None
+
+        found = at_once(ask, {object: object for object in objects})
+        return {object: due for object, due in found.items() if due is not None}
+
+    def maintain(
+        self, due: Maintenance, session: Callable[[], SparkSession], before_commit: Callable[[], None]
+    ) -> Iterator[Task]:
+        from flowctl.connectors.iceberg.maintain import carry_out
+
+        return carry_out(self._place(due.object), due, before_commit)
 
     def find_restoration(self, record: Commit, object: ObjectName, seq: int) -> Restoration:
         from flowctl.connectors.iceberg import restore

@@ -47,11 +47,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Transaction
+    from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyspark.sql import DataFrame, SparkSession
 
 _TRIES = 10
-#: An append joins manifests of small commits once there are this many.
-_MANIFESTS = 50
 
 
 @dataclass(frozen=True)
@@ -209,14 +208,21 @@ class Draft:
             raise TransientError(f"{place.shown}: the commit may have failed: {error}") from error
         return self._read_back(record) if is_committed else None
 
-    def replace_files(self, added: Sequence[DataFile], removed: Sequence[DataFile], properties: dict[str, str]) -> int:
-        """Fills the transaction with a snapshot, and returns its id."""
+    def replace_files(
+        self,
+        added: Sequence[DataFile],
+        removed: Sequence[DataFile],
+        properties: Mapping[str, str] = MappingProxyType({}),
+        *,
+        same_rows: bool = False,
+    ) -> int:
+        """Fills the transaction with a snapshot, and returns its id. ``same_rows``: the files that are added have the
+        rows of those that are removed."""
+        from flowctl.connectors.iceberg.snapshots import FilesReplaced
+
         place = self.table.place
-        update = self.transaction.update_snapshot(snapshot_properties=properties)
         with errors_of(place.shown):
-            producer: Any = update.overwrite() if removed else update.fast_append()
-            if not removed and self._has_many_manifests():
-                producer = update.merge_append()
+            producer = FilesReplaced(self.transaction, properties, removes=bool(removed), same_rows=same_rows)
             for file in added:
                 producer.append_data_file(file)
             for file in removed:
@@ -224,9 +230,9 @@ class Draft:
             producer.commit()
         return int(producer.snapshot_id)
 
-    def _has_many_manifests(self) -> bool:
-        snapshot = self.table.snapshot
-        return snapshot is not None and len(snapshot.manifests(self.table.handle.io)) >= _MANIFESTS
+    def apply(self, update: TableUpdate, requirement: TableRequirement) -> None:
+        with errors_of(self.table.place.shown):
+            cast("Any", self.transaction)._apply((update,), (requirement,))
 
     def hand_over(self) -> bool:
         """Commits what the transaction was filled with; False if the table has another version by now.

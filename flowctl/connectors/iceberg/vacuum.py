@@ -1,0 +1,105 @@
+"""Deletes files in a table's folder that none of its snapshots needs: what expired ones had, and what killed runs have
+written and never committed.
+
+No file younger than a week is deleted: a stale writer may still commit it. Files are told apart by their names, which
+are unique: the same path may be written in several ways (``file:``, ``s3a:``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from time import time
+from typing import TYPE_CHECKING
+
+from flowctl import text
+from flowctl.connectors.iceberg.errors import errors_of
+from flowctl.connectors.iceberg.file_io import plain
+from flowctl.connectors.iceberg.table import OpenTable
+from flowctl.connectors.lake.folder import Folder
+from flowctl.connectors.lake.stored_files import LEAST_RETENTION, StoredFile, remove
+from flowctl.errors import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+#: Folders in which every Iceberg writer puts files, unless the table says otherwise.
+_FOLDERS = ("data", "metadata")
+_ELSEWHERE = ("write.data.path", "write.metadata.path", "write.folder-storage.path", "write.object-storage.path")
+_FILE = re.compile(r".*\.(parquet|avro|orc|puffin|stats|metadata\.json|metadata\.json\.gz)", re.DOTALL)
+
+
+def why_left_out(table: OpenTable) -> str:
+    """Why files are not deleted; empty if they are."""
+    if name := next((name for name in _ELSEWHERE if name in table.metadata.properties), None):
+        return f"vacuum does not look into the folder of {name}"
+    return ""
+
+
+def removable(table: OpenTable, without: Container[int] = ()) -> list[StoredFile]:
+    """Old files that no snapshot needs, but for those in ``without``.
+
+    :class:`TableError` if the folder does not list all files of the newest version: their names are then not
+    understood."""
+    with errors_of(table.place.shown):
+        stored = list(_stored(_folder(table)))
+        needed, newest = _needed(table, without)
+    there = {_name(file.path) for file in stored}
+    if missing := sorted(_name(path) for path in newest if _is_inside(table, path) and _name(path) not in there):
+        raise TableError(
+            f"{table.place.shown} has {text.counted(len(missing), 'file')} that its folder does not list, such as "
+            f"{missing[0]}",
+            hint="Restore the table, or remove its orphan files with the engine that wrote them",
+        )
+    end = time() - LEAST_RETENTION
+    return [file for file in stored if file.modified < end and _name(file.path) not in needed]
+
+
+def delete(table: OpenTable, files: list[StoredFile], before_each: Callable[[], None]) -> None:
+    remove(_folder(table).file_system(), files, before_each)
+
+
+def _folder(table: OpenTable) -> Folder:
+    return Folder(plain(table.url).rstrip("/"), table.place.storage)
+
+
+def _is_inside(table: OpenTable, path: str) -> bool:
+    return plain(path).startswith(plain(table.url).rstrip("/") + "/")
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _needed(table: OpenTable, without: Container[int]) -> tuple[set[str], set[str]]:
+    """The names of all files that are needed, and the paths of the newest version's data."""
+    metadata, io = table.metadata, table.handle.io
+    needed = {_name(table.handle.metadata_location), *(_name(entry.metadata_file) for entry in metadata.metadata_log)}
+    needed |= {_name(file.statistics_path) for file in (*metadata.statistics, *metadata.partition_statistics)}
+    by_manifest: dict[str, set[str]] = {}
+    newest: set[str] = set()
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id in without:
+            continue
+        needed.add(_name(snapshot.manifest_list))
+        is_newest = table.snapshot is not None and snapshot.snapshot_id == table.snapshot.snapshot_id
+        for manifest in snapshot.manifests(io):
+            path = manifest.manifest_path
+            if path not in by_manifest:
+                by_manifest[path] = {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io)}
+            newest |= by_manifest[path] if is_newest else set()
+    needed |= {_name(path) for path in by_manifest}
+    needed |= {_name(path) for paths in by_manifest.values() for path in paths}
+    return needed, newest
+
+
+def _stored(folder: Folder) -> Iterator[StoredFile]:
+    system = folder.file_system()
+    for part in _FOLDERS:
+        try:
+            found = system.find(f"{folder.url}/{part}", detail=True)
+        except FileNotFoundError:
+            continue
+        for path, entry in found.items():
+            if _FILE.fullmatch(_name(str(path))):
+                yield StoredFile.listed(entry, f"{part}/{_name(str(path))}")

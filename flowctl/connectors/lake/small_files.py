@@ -1,0 +1,7 @@
+"""When the files of a table are too many."""
+
+from __future__ import annotations
+
+#: A file below ``SMALL`` bytes should be part of a larger one, once a table could have over ``MANY`` files fewer. 2,000
+#: small ones cost each merge 5 s: opening one takes as long as reading several megabytes.
+SMALL, MANY = 32 << 20, 500
