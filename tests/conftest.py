@@ -19,7 +19,7 @@ from flowctl.spec.schema import connector_types, target_modes
 from flowctl.spec.spec import SparkSettings
 from flowctl.storage.blobs import BlobStore
 from tests import engines
-from tests.services import azurite, gcs, kafka, mariadb, postgres, s3, schemas
+from tests.services import azurite, gcs, iceberg_rest, kafka, mariadb, postgres, s3, schemas
 from tests.services import spark as spark_servers
 from tests.services.s3_proxy import S3Proxy
 from tests.storage.stores import Bucket, StoreAddress, address_on, new_bucket
@@ -41,13 +41,14 @@ SERVER_FIXTURES = {
     "versitygw",
     "azure_server",
     "gcs_server",
+    "rest_catalog",
     "engine",
     "connect_server",
     "cluster",
 }
 
 #: Of those, servers that take long to install: their tests are `full`.
-LONG_SERVERS = {"azure_server", "gcs_server"}
+LONG_SERVERS = {"azure_server", "gcs_server", "rest_catalog"}
 
 #: Small enough that several fit beside each other on two cores.
 TEST_SPARK_CONF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
@@ -240,6 +241,13 @@ def azure_server() -> Iterator[azurite.AzureServer]:
 def gcs_server() -> Iterator[gcs.GoogleServer]:
     with gcs.fake_gcs() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def rest_catalog() -> Iterator[iceberg_rest.Server]:
+    """An Iceberg REST catalog."""
+    with iceberg_rest.server() as started:
+        yield started
 
 
 @pytest.fixture

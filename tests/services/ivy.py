@@ -35,5 +35,5 @@ def retrieve(wanted: Path, folder: Path) -> None:
     [ivy] = spark_jars().glob("ivy-*.jar")
     with tempfile.TemporaryDirectory(prefix="flowctl-ivy-") as cache:
         fetch = ["-ivy", str(wanted), "-cache", cache, "-warn"]
-        fetch += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+        fetch += ["-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]"]
         subprocess.run([str(java.find().command), "-jar", str(ivy), *fetch], check=True, cwd=folder)

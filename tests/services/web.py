@@ -13,7 +13,7 @@ from tests.services.processes import HOST
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers POST as GET, and says nothing."""
+    """Answers all methods as GET, and says nothing."""
 
     @abstractmethod
     def respond(self) -> None: ...
@@ -22,6 +22,12 @@ class Handler(BaseHTTPRequestHandler):
         self.respond()
 
     def do_POST(self) -> None:
+        self.respond()
+
+    def do_HEAD(self) -> None:
+        self.respond()
+
+    def do_DELETE(self) -> None:
         self.respond()
 
     def log_message(self, format: str, *args: object) -> None:
