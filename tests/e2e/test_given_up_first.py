@@ -38,6 +38,7 @@ def load_after_giving_up(flow: Flow, target: TargetPlace, mode: str, way: str, p
     flow.folder.mkdir()
     sqlite_script(flow.folder / "source.db", SOURCE)
     names = {
+        "state": "state: state",
         "connection": target.connection,
         "object": target.object,
         "mode": MODES[mode] + EXPECTATION,
@@ -62,6 +63,7 @@ def test_a_table_whose_columns_are_not_known_yet_is_loaded(tmp_path: Path) -> No
     flow, target = Flow(tmp_path), place("delta", tmp_path).named("totals")
     sqlite_script(tmp_path / "source.db", SOURCE)
     names = {
+        "state": "state: state",
         "connection": target.connection,
         "object": "orders",
         "mode": MODES["truncate"] + EXPECTATION,
