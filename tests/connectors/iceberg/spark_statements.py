@@ -1,0 +1,44 @@
+"""Runs SQL with a Spark that has Iceberg's own jars, as a program of its own.
+
+python -m tests.connectors.iceberg.spark_statements WAREHOUSE JARS STATEMENTS RESULT
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.connectors.iceberg.spark_tables import rows, session
+from tests.services import ivy
+
+_IVY_FILE = Path(__file__).parents[2] / "services" / "iceberg.xml"
+
+
+def run(warehouse: Path, *statements: str) -> list[list[tuple[Any, ...]]]:
+    """The rows of each statement. The warehouse is the catalog ``c``, a Hadoop catalog."""
+    jars = ivy.cached("iceberg-spark-1.12.0", lambda folder: ivy.retrieve(_IVY_FILE, folder))
+    with tempfile.TemporaryDirectory() as folder:
+        result, own = Path(folder, "result"), "tests.connectors.iceberg.spark_statements"
+        command = [sys.executable, "-m", own, warehouse, f"{jars}/*", json.dumps(statements), result]
+        paths = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
+        env = {**os.environ, "TZ": "UTC", "PYTHONPATH": paths}
+        ran = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env)
+        assert ran.returncode == 0, ran.stderr[-3000:]
+        found: list[list[tuple[Any, ...]]] = pickle.loads(result.read_bytes())
+        return found
+
+
+def main(warehouse: str, jars: str, statements: str, result: str) -> None:
+    spark = session(warehouse, jars)
+    found = [rows(spark.sql(statement).collect()) for statement in json.loads(statements)]
+    Path(result).write_bytes(pickle.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
