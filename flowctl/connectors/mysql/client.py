@@ -11,9 +11,11 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from flowctl.connectors.mysql import tls
 from flowctl.connectors.mysql.errors import explained
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.sql.watch import Line, watched
@@ -21,6 +23,9 @@ from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.model.table_info import UNKNOWN
 from flowctl.spec import urls
 from flowctl.sql import dialects
+
+if TYPE_CHECKING:
+    import ssl
 
 #: Stands for a parameter: no name holds it, and unlike ``%s`` nothing else in a statement looks like it.
 MARKER = "\0"
@@ -236,6 +241,7 @@ class Client:
         from pymysql.converters import encoders
 
         integers = (FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.INT24, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG)
+        context, is_optional = self._tls_context, tls.is_optional(self.sslmode, self.tls)
         connect = timeouts.CONNECT_INTERRUPTED if waiting.is_interrupted() else timeouts.CONNECT
         driver = pymysql.connect(
             host=self.host,
@@ -251,8 +257,12 @@ class Client:
             autocommit=True,
             local_infile=sends_files,
             program_name="flowctl",
-            **self._tls_options(),
+            defer_connect=True,
+            **({"ssl_disabled": True} if context is None or is_optional else {"ssl": context}),
         )
+        if is_optional:  # the driver has no option for it, and would make a context of its own
+            driver.ssl, driver.ctx = True, context
+        driver.connect()
         for option, value in (
             (socket.TCP_KEEPIDLE, timeouts.KEEPALIVE_IDLE),
             (socket.TCP_KEEPINTVL, timeouts.KEEPALIVE_INTERVAL),
@@ -262,25 +272,9 @@ class Client:
             driver._sock.setsockopt(socket.IPPROTO_TCP, option, round(value))
         return driver
 
-    def _tls_options(self) -> dict[str, Any]:
-        if self.sslmode == "disable":
-            return {"ssl_disabled": True}
-        if self.sslmode == "prefer" and not self.tls:
-            return {}  # the driver's own way: TLS if the server has it, unverified
-        import ssl
-
-        try:
-            context = ssl.create_default_context(cafile=self.tls.get("ssl_ca"))
-            if "ssl_cert" in self.tls:
-                context.load_cert_chain(self.tls["ssl_cert"], self.tls.get("ssl_key"))
-        except (OSError, ssl.SSLError) as error:
-            raise TableError(
-                f"the TLS files of the connection cannot be read: {error}", hint="Check ssl_ca, ssl_cert and ssl_key"
-            ) from error
-        context.check_hostname = self.sslmode == "verify-full"
-        if self.sslmode in ("prefer", "require"):
-            context.verify_mode = ssl.CERT_NONE
-        return {"ssl": context}
+    @cached_property
+    def _tls_context(self) -> ssl.SSLContext | None:
+        return tls.context(self.sslmode, self.tls)
 
     def _prepared(self, driver: Any) -> Facts:
         with driver.cursor() as cursor:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -167,6 +170,36 @@ def test_a_connection_that_is_refused(
     with pytest.raises(kind, match=message) as error, client({**given, "database": "flowctl", **options}).connect():
         pass
     assert "wr0ng-pw" not in str(error.value) and error.value.hint
+
+
+@pytest.mark.full
+def test_every_way_of_tls(tmp_path: Path) -> None:
+    """Encrypted wherever the server can, verified where it is asked for."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subject = ["-subj", f"/CN={HOST}", "-addext", f"subjectAltName=IP:{HOST}", "-days", "2", "-nodes"]
+    files = ["-keyout", str(key), "-out", str(cert)]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", *subject, *files], check=True, capture_output=True
+    )
+
+    def cipher(mode: str, **given: str) -> str:
+        options = {"host": HOST, "port": made.port, "user": mariadb.USER, "password": mariadb.PASSWORD}
+        opened = client({**options, "database": "flowctl", "sslmode": mode, "options": given})
+        with opened.connect() as first, opened.connect() as second:
+            found = [dict(one.fetch("SHOW STATUS LIKE 'Ssl_cipher'"))["Ssl_cipher"] for one in (first, second)]
+        assert found[0] == found[1]
+        return str(found[0])
+
+    with mariadb.created() as made:
+        for file in (cert, key):
+            shutil.copy(file, made.folder)
+            (made.folder / file.name).chmod(0o644)
+        own = {f"ssl-{file.stem}": str(made.folder / file.name) for file in (cert, key)}
+        with made.started(own):
+            assert cipher("disable") == ""
+            assert all((cipher("prefer"), cipher("require"), cipher("verify-full", ssl_ca=str(cert))))
+            with pytest.raises(FlowctlError, match="certificate verify failed"):
+                cipher("verify-ca")
 
 
 def test_a_url_with_every_part() -> None:
