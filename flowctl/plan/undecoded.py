@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flowctl.connectors import registry
-from flowctl.model.projection import Columns
+from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.step import Load, Recover, Step
 from flowctl.plan.case import Case
 from flowctl.plan.checks import why_staged
@@ -39,7 +39,12 @@ def is_within(table: TableSpec) -> bool:
 
 def why_decoded(step: Load | Recover, case: Case) -> str:
     """What needs the values of rows, for people; empty if nothing does."""
-    source, columns = case.observed.source, step.columns
+    return why_values_are_needed(case, step.columns)
+
+
+def why_values_are_needed(case: Case, columns: Columns | RuntimeColumns) -> str:
+    """As :func:`why_decoded`, before there is a step."""
+    source = case.observed.source
     if source is None or not isinstance(columns, Columns):
         return "its columns are known only when it runs"
     if source.decoded_because:
