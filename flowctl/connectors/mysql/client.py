@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from flowctl.connectors.mysql import tls
 from flowctl.connectors.mysql.errors import explained
+from flowctl.connectors.mysql.result_rows import buffered_rows
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.sql.watch import Line, watched
 from flowctl.errors import FlowctlError, TableError, TransientError
@@ -114,7 +115,8 @@ class MysqlConnection:
         try:
             self.driver.decoders = {}
             cursor.execute(query)
-            while found := cursor.fetchmany(rows):
+            encodings = [encoding for encoding, _ in cursor._result.converters]
+            while found := self._next_rows(cursor, encodings, rows):
                 self.busy = False
                 yield found
                 self.busy = True
@@ -127,6 +129,14 @@ class MysqlConnection:
                 self.driver._force_close()
                 if cursor._result is not None:
                     cursor._result.unbuffered_active = False
+
+    def _next_rows(self, cursor: Any, encodings: Sequence[str | None], most: int) -> list[tuple[Any, ...]]:
+        """The driver reads one row at a time where nothing has arrived, so it waits for it; empty at the end."""
+        found: list[tuple[Any, ...]] = []
+        while len(found) < most and (row := cursor.fetchone()) is not None:
+            found.append(row)
+            found += buffered_rows(self.driver, encodings, most - len(found))
+        return found
 
     def send(self, statement: str, content: Iterable[bytes]) -> int:
         """Runs a LOAD DATA LOCAL of any file: the server gets ``content``, whatever file it asks for. If ``content``
