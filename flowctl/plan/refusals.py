@@ -17,9 +17,11 @@ from flowctl.plan.column_names import unwritten_column
 from flowctl.plan.fills import filled
 from flowctl.plan.finding import Stop
 from flowctl.plan.projection import renaming
+from flowctl.plan.undecoded import why_values_are_needed
 from flowctl.resolve import sail
 from flowctl.resolve.names import own_columns
 from flowctl.spec.spec import TableSpec
+from flowctl.text import some
 
 
 def refuse_columns(case: Case, columns: Columns | RuntimeColumns) -> Stop | None:
@@ -160,8 +162,17 @@ def _refuse_on_sail(case: Case, columns: Columns | RuntimeColumns) -> Stop | Non
     gap: Gap | None
     if floats := sail.hashed_floats(case.table, columns.source):
         gap = Gap("mode", sail.GAPS["float"], ", ".join(floats))
+    elif alike := _alike_on_engine(case, columns):
+        reason = f"reading {some(alike)} together is not supported on Sail: {sail.GAPS['case']}"
+        return Stop(reason, f"Leave one of them out with columns.exclude, or r{sail.HINT[1:]}", "columns")
     else:
         changes = columns.changes if isinstance(columns, Columns) else ()
         target, layout = case.observed.target, case.table.layout
         gap = case.rules.gap(SAIL, target, columns.target, changes, layout, rebuilds=case.rebuilds)
     return Stop(f"{gap.what} is not supported on Sail: {gap.reason}", sail.HINT, gap.key) if gap else None
+
+
+def _alike_on_engine(case: Case, columns: Columns | RuntimeColumns) -> list[str]:
+    """Names of read columns that differ only in case. Rows that are passed on undecoded reach no engine."""
+    is_undecoded = case.undecoded and not why_values_are_needed(case, columns)
+    return [] if is_undecoded else sail.same_but_for_case(columns.source)

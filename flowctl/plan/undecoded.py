@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from flowctl.connectors import registry
 from flowctl.model import types
-from flowctl.model.projection import Columns
+from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.step import Load, Recover, Step
 from flowctl.model.table_info import Column
 from flowctl.plan.case import Case
@@ -81,7 +81,12 @@ def is_within(table: TableSpec) -> bool:
 
 def why_decoded(step: Load | Recover, case: Case) -> str:
     """What needs the values of rows, for people; empty if nothing does."""
-    source, columns = case.observed.source, step.columns
+    return why_values_are_needed(case, step.columns)
+
+
+def why_values_are_needed(case: Case, columns: Columns | RuntimeColumns) -> str:
+    """As :func:`why_decoded`, before there is a step."""
+    source = case.observed.source
     if source is None or not isinstance(columns, Columns):
         return "its columns are known only when it runs"
     if source.decoded_because:

@@ -27,6 +27,7 @@ GAPS: Mapping[str, str] = {
     **{f"expect.{key}": check.gaps[SAIL] for key, check in kinds().items() if SAIL in check.gaps},
     "storage": "it takes one set of credentials for all object storage",
     "float": "it formats floating-point numbers differently from Spark, so row hashes would not match",
+    "case": "it does not distinguish upper and lower case in names of columns, also if one is renamed",
 }
 
 
@@ -78,6 +79,14 @@ def hashed_floats(table: TableSpec, columns: Sequence[Column]) -> list[str]:
     """The floating-point columns that would be part of this table's row hashes."""
     hashes = table.mode == "scd2" or (table.mode == "append" and table.cursor is not None)
     return [column.name for column in columns if hashes and _has_float(column.type)]
+
+
+def same_but_for_case(columns: Sequence[Column]) -> list[str]:
+    """The first names that differ only in case from each other; empty if there are none."""
+    by_letters: dict[str, list[str]] = {}
+    for column in columns:
+        by_letters.setdefault(column.name.lower(), []).append(column.name)
+    return next((names for names in by_letters.values() if len(names) > 1), [])
 
 
 def _has_float(kind: types.DataType) -> bool:

@@ -31,7 +31,7 @@ from flowctl.observe.lower_bound import read_from
 from flowctl.run import batch, checks, counting, deletes, letters, masking
 from flowctl.run.appending import IntervalRead
 from flowctl.run.checks import BatchCounts
-from flowctl.run.streaming.shaping import is_changes, shaped_changes
+from flowctl.run.streaming.shaping import is_changes, shaped_changes, truncated_at
 from flowctl.run.truncation import apply_to_rows, apply_to_versions, without_truncates
 from flowctl.spec.spec import DetectMissingKeys, ReportedDeletes, TableSpec
 from flowctl.storage.buffer import Buffer, BufferFolder
@@ -87,7 +87,8 @@ def _staged(work: Staging) -> Batch:
     """The batch with :data:`REASON_COLUMN`, computed once."""
     rows = _shaped(work, frame_of(work.read.rows, work.spark, lambda: _folder(work, "read")))
     truncates = work.read.truncates
-    like = OnEngine(rows) if truncates and truncates.of_batch else work.read.rows  # it may delete any number of rows
+    is_truncated = (truncates is not None and truncates.of_batch) or truncated_at(work) is not None
+    like = OnEngine(rows) if is_truncated else work.read.rows  # it may delete any number of rows
     return computed(rows, like, lambda: _folder(work, "rows"))
 
 

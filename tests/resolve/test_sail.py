@@ -123,6 +123,16 @@ def test_row_hashes_of_floats_stop_the_table(spec: TableSpec) -> None:
     assert action_of(step(spec, seen)) != "stop"
 
 
+def test_columns_that_differ_in_case_stop_the_table_unless_one_is_left_out() -> None:
+    seen = observed(high(), source((*source().columns, Column("note", types.STRING), Column("Note", types.STRING))))
+    renamed = table(columns=ColumnRules(rename={"Note": "remark"}))
+    found = sail_step(renamed, seen)
+    assert (action_of(found), GAPS["case"] in found.reason) == ("stop", True)
+    assert "note, Note" in found.reason and "columns.exclude" in found.hint
+    assert action_of(step(renamed, seen)) != "stop"
+    assert action_of(sail_step(table(columns=ColumnRules(exclude=("Note",))), seen)) != "stop"
+
+
 def test_partitions_by_decimals_stop_the_table() -> None:
     spec = table(layout=Layout(partition_by=("amount",)))
     found = sail_step(spec, observed(high()))
@@ -171,7 +181,7 @@ def test_a_feature_that_is_turned_on_in_a_table_of_an_old_protocol(writer_versio
 
 
 def test_every_gap_is_tested() -> None:
-    assert set(GAPS) == {*BY_SPEC, "storage", "float", "partition", "widen", "features", "protocol"}
+    assert set(GAPS) == {*BY_SPEC, "storage", "float", "case", "partition", "widen", "features", "protocol"}
 
 
 def test_the_page_for_users_has_every_reason() -> None:

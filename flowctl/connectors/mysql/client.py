@@ -11,16 +11,22 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from flowctl.connectors.mysql import tls
 from flowctl.connectors.mysql.errors import explained
+from flowctl.connectors.mysql.result_rows import buffered_rows
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.sql.watch import Line, watched
 from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.model.table_info import UNKNOWN
 from flowctl.spec import urls
 from flowctl.sql import dialects
+
+if TYPE_CHECKING:
+    import ssl
 
 #: Stands for a parameter: no name holds it, and unlike ``%s`` nothing else in a statement looks like it.
 MARKER = "\0"
@@ -109,7 +115,8 @@ class MysqlConnection:
         try:
             self.driver.decoders = {}
             cursor.execute(query)
-            while found := cursor.fetchmany(rows):
+            encodings = [encoding for encoding, _ in cursor._result.converters]
+            while found := self._next_rows(cursor, encodings, rows):
                 self.busy = False
                 yield found
                 self.busy = True
@@ -122,6 +129,14 @@ class MysqlConnection:
                 self.driver._force_close()
                 if cursor._result is not None:
                     cursor._result.unbuffered_active = False
+
+    def _next_rows(self, cursor: Any, encodings: Sequence[str | None], most: int) -> list[tuple[Any, ...]]:
+        """The driver reads one row at a time where nothing has arrived, so it waits for it; empty at the end."""
+        found: list[tuple[Any, ...]] = []
+        while len(found) < most and (row := cursor.fetchone()) is not None:
+            found.append(row)
+            found += buffered_rows(self.driver, encodings, most - len(found))
+        return found
 
     def send(self, statement: str, content: Iterable[bytes]) -> int:
         """Runs a LOAD DATA LOCAL of any file: the server gets ``content``, whatever file it asks for. If ``content``
@@ -236,6 +251,7 @@ class Client:
         from pymysql.converters import encoders
 
         integers = (FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.INT24, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG)
+        context, is_optional = self._tls_context, tls.is_optional(self.sslmode, self.tls)
         connect = timeouts.CONNECT_INTERRUPTED if waiting.is_interrupted() else timeouts.CONNECT
         driver = pymysql.connect(
             host=self.host,
@@ -251,8 +267,12 @@ class Client:
             autocommit=True,
             local_infile=sends_files,
             program_name="flowctl",
-            **self._tls_options(),
+            defer_connect=True,
+            **({"ssl_disabled": True} if context is None or is_optional else {"ssl": context}),
         )
+        if is_optional:  # the driver has no option for it, and would make a context of its own
+            driver.ssl, driver.ctx = True, context
+        driver.connect()
         for option, value in (
             (socket.TCP_KEEPIDLE, timeouts.KEEPALIVE_IDLE),
             (socket.TCP_KEEPINTVL, timeouts.KEEPALIVE_INTERVAL),
@@ -262,25 +282,9 @@ class Client:
             driver._sock.setsockopt(socket.IPPROTO_TCP, option, round(value))
         return driver
 
-    def _tls_options(self) -> dict[str, Any]:
-        if self.sslmode == "disable":
-            return {"ssl_disabled": True}
-        if self.sslmode == "prefer" and not self.tls:
-            return {}  # the driver's own way: TLS if the server has it, unverified
-        import ssl
-
-        try:
-            context = ssl.create_default_context(cafile=self.tls.get("ssl_ca"))
-            if "ssl_cert" in self.tls:
-                context.load_cert_chain(self.tls["ssl_cert"], self.tls.get("ssl_key"))
-        except (OSError, ssl.SSLError) as error:
-            raise TableError(
-                f"the TLS files of the connection cannot be read: {error}", hint="Check ssl_ca, ssl_cert and ssl_key"
-            ) from error
-        context.check_hostname = self.sslmode == "verify-full"
-        if self.sslmode in ("prefer", "require"):
-            context.verify_mode = ssl.CERT_NONE
-        return {"ssl": context}
+    @cached_property
+    def _tls_context(self) -> ssl.SSLContext | None:
+        return tls.context(self.sslmode, self.tls)
 
     def _prepared(self, driver: Any) -> Facts:
         with driver.cursor() as cursor:

@@ -109,5 +109,5 @@ def _in_calendar(value: SparkColumn, column: Column, text: SparkColumn, form: Fo
 def _unless(refused: SparkColumn, column: Column, why: str, value: SparkColumn) -> SparkColumn:
     from pyspark.sql import functions as f
 
-    message = f'{PREFIX}column "{column.name}" ({types.short(column.type)}): {why} | leave such rows out with `where`'
+    message = f'{PREFIX}column "{column.name}" ({types.short(column.type)}): {why} | Leave such rows out with `where`'
     return f.when(refused, f.raise_error(f.lit(message))).otherwise(value)

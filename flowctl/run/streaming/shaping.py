@@ -57,15 +57,21 @@ def shaped_changes(rows: DataFrame, work: Staging) -> DataFrame:
     return checks.with_reason(frame, table.expect, exempt_deletions=True)
 
 
+def truncated_at(work: Staging) -> int | None:
+    """When a TRUNCATE in the source has removed rows that the commit has to delete, in microseconds since 1970: as
+    many as the target has. None if there are none: nothing was truncated, or the commit replaces all content."""
+    if not isinstance(work.snapshot, ChangesSnapshot) or work.table.mode == "append" or work.intent.replaces:
+        return None
+    return work.snapshot.truncated_at(ReadRequest(work.columns.source))
+
+
 def _with_truncated(frame: DataFrame, work: Staging) -> DataFrame:
     """Adds a deletion for every row of the target that a TRUNCATE has removed in the source: soft deletes mark it, a
     history closes it. A key that has a row of its own in the batch (in a history: of the same time) needs none."""
     from pyspark.sql import functions as f
 
-    assert isinstance(work.snapshot, ChangesSnapshot)
-    table = work.table
-    at = work.snapshot.truncated_at(ReadRequest(work.columns.source))
-    live = deletes.live_rows(work) if at is not None and not work.intent.replaces else None
+    table, at = work.table, truncated_at(work)
+    live = deletes.live_rows(work) if at is not None else None
     if at is None or live is None:
         return frame
     same = frame

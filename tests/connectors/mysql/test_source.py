@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -36,6 +39,18 @@ def test_all_batches_are_of_one_moment(script: Script, source: Any) -> None:
     assert first.batches >= 3 and first.rows == second.rows
     assert {row["s"] for row in first.rows} == {"x"}
     assert sorted(row["i"] for row in first.rows) == list(range(1, 120_001))
+
+
+def test_rows_of_any_size(script: Script, source: Any) -> None:
+    """Every form of a length, rows of several packets, and the smallest between them."""
+    sizes = [0, 1, 250, 251, 252, 253, 254, 255, 256, 8_187, 8_188, 8_192, 65_535, 65_536, 9 << 20]
+    values = ", ".join(f"({at}, REPEAT('é', {size} / 2), REPEAT('y', {size}), NULL)" for at, size in enumerate(sizes))
+    script(f"CREATE TABLE t (i INT PRIMARY KEY, a LONGTEXT, b LONGBLOB, c INT); INSERT INTO t VALUES {values}")
+    script("INSERT INTO t SELECT i + 100, a, b, i FROM t WHERE i < 9")
+    found = {row["i"]: (row["a"], row["b"], row["c"]) for row in captured_rows(source, table("t"))}
+    wanted = {at: ("é" * ((size + 1) // 2), b"y" * size, None) for at, size in enumerate(sizes)}
+    wanted |= {at + 100: (*wanted[at][:2], at) for at in range(9)}
+    assert found.keys() == wanted.keys() and [at for at in wanted if found[at] != wanted[at]] == []
 
 
 def test_databases_views_and_patterns(script: Script, source: Any, mariadb_server: mariadb.Server) -> None:
@@ -167,6 +182,37 @@ def test_a_connection_that_is_refused(
     with pytest.raises(kind, match=message) as error, client({**given, "database": "flowctl", **options}).connect():
         pass
     assert "wr0ng-pw" not in str(error.value) and error.value.hint
+
+
+@pytest.mark.full
+def test_every_way_of_tls(tmp_path: Path) -> None:
+    """Encrypted wherever the server can, verified where it is asked for."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subject = ["-subj", f"/CN={HOST}", "-addext", f"subjectAltName=IP:{HOST}", "-days", "2", "-nodes"]
+    files = ["-keyout", str(key), "-out", str(cert)]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", *subject, *files], check=True, capture_output=True
+    )
+
+    def cipher(mode: str, **given: str) -> str:
+        options = {"host": HOST, "port": made.port, "user": mariadb.USER, "password": mariadb.PASSWORD}
+        opened = client({**options, "database": "flowctl", "sslmode": mode, "options": given})
+        with opened.connect() as first, opened.connect() as second:
+            found = [dict(one.fetch("SHOW STATUS LIKE 'Ssl_cipher'"))["Ssl_cipher"] for one in (first, second)]
+            batches = [*first.stream("SELECT seq FROM seq_1_to_5000", 1_000)]
+        assert found[0] == found[1] and [len(rows) for rows in batches] == [1_000] * 5
+        return str(found[0])
+
+    with mariadb.created() as made:
+        for file in (cert, key):
+            shutil.copy(file, made.folder)
+            (made.folder / file.name).chmod(0o644)
+        own = {f"ssl-{file.stem}": str(made.folder / file.name) for file in (cert, key)}
+        with made.started(own):
+            assert cipher("disable") == ""
+            assert all((cipher("prefer"), cipher("require"), cipher("verify-full", ssl_ca=str(cert))))
+            with pytest.raises(FlowctlError, match="certificate verify failed"):
+                cipher("verify-ca")
 
 
 def test_a_url_with_every_part() -> None:
