@@ -13,17 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Service = Literal["postgres", "connect", "kafka", "registry"]
+Service = Literal["postgres", "mysql", "s3", "connect", "kafka", "registry"]
 
 
 @dataclass(frozen=True)
 class World:
-    """The environment of a case: the scale, its own folder, and the servers it needs (libpq URL, ``sc://`` URL, the
-    broker's address, the schema registry's URL)."""
+    """The environment of a case: the scale, its own folder, and the servers it needs (libpq URL, ``mysql://`` URL, the
+    S3 server's endpoint, ``sc://`` URL, the broker's address, the schema registry's URL)."""
 
     scale: float
     folder: Path
     postgres: str = ""
+    mysql: str = ""
+    s3: str = ""
     connect: str = ""
     kafka: str = ""
     registry: str = ""
@@ -36,11 +38,13 @@ class World:
 @dataclass(frozen=True)
 class Relation:
     """A relation that DuckDB can read: the SQL after FROM, and a condition. Passwords come from the environment.
-    ``table`` is the URL and the name of a table in PostgreSQL."""
+    ``table`` is the URL and the name of a table in PostgreSQL. ``attach`` is a DuckDB file, known to the SQL as
+    ``attached``."""
 
     sql: str
     where: str = "true"
     table: tuple[str, str] | None = None
+    attach: str = ""
 
 
 @dataclass(frozen=True)

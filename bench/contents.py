@@ -33,6 +33,16 @@ def postgres(url: str, table: str, where: str = "true") -> Relation:
     return Relation(scan, where, (url, f"{schema or 'public'}.{name}"))
 
 
+def iceberg(folder: Path) -> Relation:
+    """As of the newest metadata file: each commit writes one."""
+    written = sorted((folder / "metadata").glob("*.metadata.json"), key=lambda file: file.stat().st_mtime_ns)
+    return Relation(f"iceberg_scan('{written[-1] if written else folder}')")
+
+
+def duckdb(file: Path, table: str) -> Relation:
+    return Relation(f"attached.{table}", attach=str(file))
+
+
 def csv(file: Path, types: Mapping[str, str]) -> Relation:
     return Relation(f"read_csv('{file}', header = true, columns = {json.dumps(dict(types))})")
 
@@ -47,7 +57,7 @@ def read(relations: Sequence[Relation], amount: str = "", types: Mapping[str, st
         raise peers.NotSetUp(why)
     with tempfile.TemporaryDirectory(prefix="flowctl-bench-") as scratch:
         request = {
-            "relations": [{"sql": each.sql, "where": each.where} for each in relations],
+            "relations": [{"sql": each.sql, "where": each.where, "attach": each.attach} for each in relations],
             "amount": amount,
             "types": dict(types or {}),
             "scratch": scratch,

@@ -14,7 +14,7 @@ from bench import contents, peers
 from bench.case import Case, Command, Competitor, Measured, Prepared, Setting, Verdict, World
 from bench.contents import Unreadable
 from bench.measure import CommandFailed, measure
-from bench.servers import Running, keep_tables, new_database, restore_tables, running
+from bench.servers import SECRETS, Running, keep_tables, new_database, restore_tables, running
 
 Say = Callable[[str], None]
 
@@ -148,5 +148,7 @@ class _Stage:
 
 
 def _without_secrets(text: str) -> str:
-    secret = os.environ.get("BENCH_PASSWORD")
-    return text.replace(secret, "***") if secret else text
+    for name in SECRETS:
+        if secret := os.environ.get(name):
+            text = text.replace(secret, "***")
+    return text

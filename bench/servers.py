@@ -12,9 +12,15 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+from bench import peers
 from bench.case import Case, World
-from tests.services import kafka, postgres, schemas, spark
+from tests.services import kafka, mariadb, postgres, s3, schemas, spark
 from tests.services.processes import children_of
+
+#: Variables of the environment whose values no message may show.
+SECRETS = ("BENCH_PASSWORD", "BENCH_MYSQL_PASSWORD", "AWS_SECRET_ACCESS_KEY")
+#: The bucket for a case's files.
+BUCKET = "bench"
 
 _KEPT = "bench_kept"
 _TABLES = """
@@ -30,7 +36,7 @@ class Running:
 
 @contextmanager
 def running(case: Case, world: World) -> Iterator[Running]:
-    """``world`` with the servers' addresses. The password goes into this process's environment, and so to all child
+    """``world`` with the servers' addresses. Passwords and keys go into this process's environment, and so to all child
     processes."""
     pids: dict[str, int] = {}
     with ExitStack() as stack:
@@ -41,6 +47,19 @@ def running(case: Case, world: World) -> Iterator[Running]:
             url = f"postgresql://{parts.username}@{parts.hostname}:{parts.port}{parts.path}"
             world = replace(world, postgres=url)
             pids["PostgreSQL"] = _postmaster(url)
+        if "mysql" in case.needs:
+            parts = urlsplit(stack.enter_context(_mariadb()))
+            assert parts.password is not None
+            os.environ["BENCH_MYSQL_PASSWORD"] = parts.password
+            world = replace(world, mysql=f"mysql://{parts.username}@{parts.hostname}:{parts.port}{parts.path}")
+            [pids["MariaDB"]] = children_of(os.getpid(), "mariadbd")
+        if "s3" in case.needs:
+            store = stack.enter_context(s3.versitygw())
+            store.make_bucket(BUCKET)
+            os.environ |= {"AWS_ACCESS_KEY_ID": store.access_key, "AWS_SECRET_ACCESS_KEY": store.secret_key}
+            os.environ |= {"AWS_REGION": store.region, "AWS_ENDPOINT_URL": store.endpoint}
+            world = replace(world, s3=store.endpoint)
+            [pids["VersityGW"]] = children_of(os.getpid(), "versitygw")
         if "connect" in case.needs:
             world = replace(world, connect=stack.enter_context(spark.connect_server()))
             pids["Spark Connect"] = _connect_jvm()
@@ -52,6 +71,18 @@ def running(case: Case, world: World) -> Iterator[Running]:
             registry = stack.enter_context(schemas.registry())
             world = replace(world, registry=stack.enter_context(registry.started()))
         yield Running(world, pids)
+
+
+@contextmanager
+def _mariadb() -> Iterator[str]:
+    """The tests' own server, with as much memory for pages as PostgreSQL has, and without a binary log."""
+    with ExitStack() as stack:
+        try:
+            made = stack.enter_context(mariadb.created())
+        except FileNotFoundError as error:
+            raise peers.NotSetUp(str(error)) from error
+        settings = {"innodb-buffer-pool-size": "128M", "skip-log-bin": "ON"}
+        yield stack.enter_context(made.started(settings))
 
 
 def new_database(url: str, name: str) -> None:

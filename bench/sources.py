@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 
@@ -104,6 +106,53 @@ def lineitem(world: World) -> int:
         _copy(connection, "lineitem", generated(world.scale, "lineitem"))
         connection.execute("VACUUM ANALYZE lineitem")
         return _count(connection, "lineitem")
+
+
+def lineitem_in_mysql(world: World) -> int:
+    """Loads and analyses ``lineitem`` in MySQL, with TPC-H's primary key; returns its row count."""
+    import pymysql
+
+    parts = urlsplit(world.mysql)
+    names = {"VARCHAR": "varchar(64)"}
+    columns = ", ".join(f"{name} {names.get(kind, kind)} NOT NULL" for name, kind in LINEITEM_TYPES.items())
+    connection = pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=parts.username,
+        password=os.environ["BENCH_MYSQL_PASSWORD"],
+        database=parts.path[1:],
+        local_infile=True,
+        autocommit=True,
+    )
+    with closing(connection), connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE lineitem ({columns}, PRIMARY KEY (l_orderkey, l_linenumber))")
+        form = "FIELDS TERMINATED BY ',' OPTIONALLY ENCLOSED BY '\"' IGNORE 1 LINES"
+        cursor.execute(f"LOAD DATA LOCAL INFILE '{generated(world.scale, 'lineitem')}' INTO TABLE lineitem {form}")
+        cursor.execute("ANALYZE TABLE lineitem")
+        cursor.execute("SELECT count(*) FROM lineitem")
+        [count] = cursor.fetchone()
+        return int(count)
+
+
+def lineitem_in_delta(world: World, folder: Path) -> int:
+    """Writes ``lineitem`` as a Delta table by ``deltalake``; returns its row count."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from deltalake import DeltaTable, write_deltalake
+
+    with pq.ParquetFile(generated(world.scale, "lineitem", "parquet")) as file:
+        write_deltalake(folder, pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches(1 << 17)))
+        assert DeltaTable(folder).count() == file.metadata.num_rows
+        return int(file.metadata.num_rows)
+
+
+def put(world: World, file: Path, bucket: str) -> int:
+    """Puts a CSV file into a bucket, under its own name; returns its row count."""
+    import boto3
+
+    boto3.client("s3", endpoint_url=world.s3, region_name="us-east-1").upload_file(str(file), bucket, file.name)
+    with file.open("rb") as lines:
+        return sum(1 for _ in lines) - 1
 
 
 def orders(world: World) -> int:

@@ -3,10 +3,14 @@
 from bench.case import Case
 from bench.cases import (
     changes,
+    csv_on_s3_to_iceberg,
+    delta_to_postgres,
     from_files,
     many_tables,
     memory,
+    mysql_to_delta,
     postgres_to_delta,
+    postgres_to_duckdb,
     postgres_to_postgres,
     streams,
     to_topics,
@@ -17,6 +21,10 @@ from bench.cases import (
 CASES: tuple[Case, ...] = (
     postgres_to_delta.CASE,
     postgres_to_postgres.CASE,
+    postgres_to_duckdb.CASE,
+    mysql_to_delta.CASE,
+    delta_to_postgres.CASE,
+    csv_on_s3_to_iceberg.CASE,
     from_files.SQLITE,
     from_files.CSV,
     from_files.PARQUET,

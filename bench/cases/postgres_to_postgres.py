@@ -8,8 +8,8 @@ from typing import Any
 from bench.case import Case, Competitor, Faster, Relation, Setting
 from bench.cases.postgres_to_delta import prepare
 from bench.contents import equals, postgres
-from bench.programs import dlt, flowctl
-from bench.programs.postgres import psql_psql, sling, sling_missing
+from bench.programs import dlt, flowctl, ingestr, sling
+from bench.programs.postgres import psql_psql
 
 
 def _spec(setting: Setting) -> Mapping[str, Any]:
@@ -31,6 +31,14 @@ def _task(setting: Setting) -> Mapping[str, Any]:
     }
 
 
+def _source(setting: Setting) -> str:
+    return setting.world.postgres
+
+
+def _target(setting: Setting) -> str:
+    return setting.database
+
+
 def _in_database(schema: str) -> Callable[[Setting], tuple[Relation, ...]]:
     return lambda setting: (postgres(setting.database, f"{schema}.lineitem"),)
 
@@ -46,10 +54,10 @@ CASE = Case(
         flowctl.on_sail(_spec, check=equals(_in_database("public")), database=True),
         Competitor(
             "Sling",
-            "`sling run --mode full-refresh`, its defaults",
-            sling,
+            sling.HOW,
+            sling.run(_source, _target, lambda _: "public.lineitem", "public.lineitem"),
             equals(_in_database("public")),
-            missing=sling_missing,
+            missing=sling.missing,
             database=True,
         ),
         Competitor(
@@ -58,6 +66,14 @@ CASE = Case(
             dlt.load(_task),
             equals(_in_database("bench")),
             missing=dlt.missing,
+            database=True,
+        ),
+        Competitor(
+            "ingestr",
+            ingestr.HOW,
+            ingestr.ingest(_source, _target, "public.lineitem", "bench.lineitem"),
+            equals(_in_database("bench")),
+            missing=ingestr.missing,
             database=True,
         ),
         Competitor(

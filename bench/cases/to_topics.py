@@ -92,9 +92,9 @@ CASE = Case(
         Competitor(
             "plain PySpark",
             f'{pyspark.LOCAL}; `to_json`, `write.format("kafka")`, which is at least once',
-            _emptied(pyspark.script("to_topic", _script, topics=True)),
+            _emptied(pyspark.script("to_topic", _script, pyspark.KAFKA)),
             equals(_in_topic),
-            missing=pyspark.missing,
+            missing=pyspark.missing(pyspark.KAFKA),
         ),
         Competitor(
             "plain producer",

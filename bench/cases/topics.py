@@ -115,9 +115,9 @@ def _structured_streaming(how: str) -> Competitor:
     return Competitor(
         "Structured Streaming",
         f"{pyspark.LOCAL}; `availableNow`, `{how}`, a checkpoint; drops what is poison",
-        pyspark.script("topic", _streaming, topics=True),
+        pyspark.script("topic", _streaming, pyspark.KAFKA),
         equals(pyspark.in_lake(_TOPIC)),
-        missing=pyspark.missing,
+        missing=pyspark.missing(pyspark.KAFKA),
     )
 
 

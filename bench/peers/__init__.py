@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 _VENVS = HERE.parent / ".venvs"
 #: ``check`` is not a peer: it reads the results for the comparison.
-PEERS = ("dlt", "sling", "check")
+PEERS = ("dlt", "sling", "ingestr", "check")
 
 
 class NotSetUp(Exception):
@@ -66,10 +66,19 @@ def postgres_program(name: str) -> str:
 
 def versions() -> dict[str, str]:
     """The pinned versions of the relevant packages."""
-    shown = {"dlt", "connectorx", "deltalake", "sling-linux-amd64", "duckdb"}
-    lines = [line.split(";")[0].strip() for peer in PEERS for line in _wanted(peer).read_text().splitlines()]
-    pins = dict(line.split("==") for line in lines if "==" in line)
-    return {name: version for name, version in sorted(pins.items()) if name in shown}
+    shown = {
+        "check": ["duckdb"],
+        "dlt": ["connectorx", "deltalake", "dlt", "pyiceberg"],
+        "ingestr": ["ingestr"],
+        "sling": ["duckdb-cli", "sling-linux-amd64"],
+    }
+    return {name: pinned(peer, name) for peer, names in shown.items() for name in names}
+
+
+def pinned(peer: str, package: str) -> str:
+    """The version of a package in a peer's requirements."""
+    lines = [line.split(";")[0].strip() for line in _wanted(peer).read_text().splitlines()]
+    return dict(line.split("==") for line in lines if "==" in line)[package]
 
 
 def _wanted(peer: str) -> Path:

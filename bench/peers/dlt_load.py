@@ -1,4 +1,4 @@
-"""Runs in the environment ``dlt``. ``dlt_load.py TASK_AS_JSON`` loads tables or files into Delta or PostgreSQL."""
+"""Runs in the environment ``dlt``. ``dlt_load.py TASK_AS_JSON`` loads tables or files into a lake or a database."""
 
 import decimal
 import json
@@ -24,12 +24,20 @@ def main(task: dict[str, Any]) -> None:
         destination=_destination(task),
         dataset_name=task["dataset"],
     )
-    given = {"table_format": "delta"} if "target" not in task else {}
-    loaded = _topic(task) if "topic" in task else _files(task) if "files" in task else _tables(task)
-    pipeline.run(loaded, **given)
+    given = {"table_format": task.get("table_format", "delta")} if "target" not in task else {}
+    pipeline.run(_loaded(task), **given)
+
+
+def _loaded(task: dict[str, Any]) -> Any:
+    for name, source in (("topic", _topic), ("files", _files), ("delta", _delta)):
+        if name in task:
+            return source(task)
+    return _tables(task)
 
 
 def _destination(task: dict[str, Any]) -> Any:
+    if task.get("target", "").startswith("duckdb://"):
+        return dlt.destinations.duckdb(task["target"].removeprefix("duckdb:///"))
     if "target" in task:
         return dlt.destinations.postgres(_with_password(task["target"]).replace("+psycopg2", ""))
     return dlt.destinations.filesystem(bucket_url=f"file://{task['lake']}")
@@ -65,17 +73,34 @@ def _files(task: dict[str, Any]) -> Any:
         import pyarrow.parquet
 
         for item in items:
-            path = item["file_url"].removeprefix("file://")
-            if path.endswith(".parquet"):
-                yield from map(_table, pyarrow.parquet.ParquetFile(path).iter_batches(_CHUNK))
+            if item["file_url"].endswith(".parquet"):
+                yield from map(_table, pyarrow.parquet.ParquetFile(_place(item)).iter_batches(_CHUNK))
             else:
                 types = {name: _arrow(kind) for name, kind in task["types"].items()}
                 options = pyarrow.csv.ConvertOptions(column_types=types)
                 reading = pyarrow.csv.ReadOptions(block_size=16 << 20)
-                yield from map(_table, pyarrow.csv.open_csv(path, convert_options=options, read_options=reading))
+                place = _place(item)
+                yield from map(_table, pyarrow.csv.open_csv(place, convert_options=options, read_options=reading))
 
     folder, _, name = task["files"].rpartition("/")
-    return filesystem(f"file://{folder}", file_glob=name) | read
+    return filesystem(folder if "://" in folder else f"file://{folder}", file_glob=name) | read
+
+
+def _place(item: FileItemDict) -> Any:
+    """A path on the disk, so that pyarrow reads it itself, or an open file of the object store."""
+    path = item["file_url"].removeprefix("file://")
+    return item.open() if "://" in path else path
+
+
+def _delta(task: dict[str, Any]) -> Any:
+    """Arrow batches from ``deltalake``: dlt has no source for Delta."""
+    from deltalake import DeltaTable
+
+    @dlt.resource(name=task["name"], write_disposition="replace")  # type: ignore[untyped-decorator, unused-ignore]
+    def read() -> Iterator[Any]:
+        yield from map(_table, DeltaTable(task["delta"]).to_pyarrow_dataset().to_batches(batch_size=_CHUNK))
+
+    return read
 
 
 def _topic(task: dict[str, Any]) -> Any:
@@ -122,9 +147,13 @@ def _arrow(kind: str) -> Any:
 
 def _with_password(url: str) -> str:
     """The URL with its password. The driver is explicit, because SQLAlchemy 2.1 changed the default."""
-    if not url.startswith("postgresql://"):
-        return url
-    return url.replace("@", f":{os.environ['BENCH_PASSWORD']}@").replace("postgresql://", "postgresql+psycopg2://")
+    for scheme, driver, secret in (
+        ("postgresql", "psycopg2", "BENCH_PASSWORD"),
+        ("mysql", "pymysql", "BENCH_MYSQL_PASSWORD"),
+    ):
+        if url.startswith(f"{scheme}://"):
+            return url.replace("@", f":{os.environ[secret]}@").replace(scheme, f"{scheme}+{driver}", 1)
+    return url
 
 
 if __name__ == "__main__":

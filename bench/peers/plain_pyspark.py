@@ -11,13 +11,34 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 def bulk(spark: SparkSession, options: dict[str, Any]) -> None:
-    """One table from PostgreSQL."""
+    """One table from a database."""
     _jdbc(spark, options, options["table"]).write.format("delta").mode("overwrite").save(_place(options))
 
 
 def csv(spark: SparkSession, options: dict[str, Any]) -> None:
     frame = spark.read.schema(options["schema"]).csv(options["path"], header=True)
     frame.write.format("delta").mode("overwrite").save(_place(options))
+
+
+def csv_to_iceberg(spark: SparkSession, options: dict[str, Any]) -> None:
+    for name, value in {
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "hadoop",
+        "spark.sql.catalog.lake.warehouse": options["lake"],
+        "fs.s3a.endpoint": options["endpoint"],
+        "fs.s3a.endpoint.region": os.environ["AWS_REGION"],
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.access.key": os.environ["AWS_ACCESS_KEY_ID"],
+        "fs.s3a.secret.key": os.environ["AWS_SECRET_ACCESS_KEY"],
+    }.items():
+        spark.conf.set(name, value)
+    frame = spark.read.schema(options["schema"]).csv(options["path"], header=True)
+    frame.writeTo(f"lake.bench.{options['name']}").create()
+
+
+def delta_to_jdbc(spark: SparkSession, options: dict[str, Any]) -> None:
+    properties = {**_access(options), "batchsize": "10000", "reWriteBatchedInserts": "true"}
+    spark.read.format("delta").load(options["path"]).write.jdbc(options["url"], options["table"], properties=properties)
 
 
 def parquet(spark: SparkSession, options: dict[str, Any]) -> None:
@@ -104,14 +125,17 @@ def deletes(spark: SparkSession, options: dict[str, Any]) -> None:
 
 
 def _jdbc(spark: SparkSession, options: dict[str, Any], table: str) -> DataFrame:
-    properties = {
-        "user": options["user"],
-        "password": os.environ["BENCH_PASSWORD"],
-        "driver": "org.postgresql.Driver",
-        "fetchsize": "20000",
-        "preferTimestampNTZ": "true",
-    }
+    properties = {**_access(options), "fetchsize": "20000", "preferTimestampNTZ": "true"}
     return spark.read.jdbc(options["url"], table, properties=properties)
+
+
+def _access(options: dict[str, Any]) -> dict[str, str]:
+    """PostgreSQL's, unless ``options`` name another driver and the variable that has its password."""
+    return {
+        "user": options["user"],
+        "password": os.environ[options.get("secret", "BENCH_PASSWORD")],
+        "driver": options.get("driver", "org.postgresql.Driver"),
+    }
 
 
 def _place(options: dict[str, Any]) -> str:
@@ -119,7 +143,8 @@ def _place(options: dict[str, Any]) -> str:
 
 
 def main(task: str, options: str, class_path: str) -> None:
-    tasks = {each.__name__: each for each in (bulk, csv, parquet, create, merge, scd2, topic, to_topic, deletes)}
+    bulks = (bulk, csv, csv_to_iceberg, delta_to_jdbc, parquet)
+    tasks = {each.__name__: each for each in (*bulks, create, merge, scd2, topic, to_topic, deletes)}
     spark = (
         SparkSession.builder.master("local[*]")
         .config("spark.driver.memory", "4g")

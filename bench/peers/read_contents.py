@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb  # type: ignore[import-not-found, unused-ignore]
 
-_EXTENSIONS = ("delta", "postgres_scanner")
+_EXTENSIONS = ("delta", "postgres_scanner", "avro", "iceberg")
 
 
 def main() -> None:
@@ -24,6 +24,8 @@ def main() -> None:
     database.execute("SET TimeZone = 'UTC'")
     rows, amount, digest, types = 0, 0, 0, {}
     for relation in request["relations"]:
+        if relation["attach"]:
+            database.execute(f"ATTACH '{relation['attach']}' AS attached (READ_ONLY)")
         types = {row[0]: row[1] for row in database.execute(f"DESCRIBE SELECT * FROM {relation['sql']}").fetchall()}
         wanted = request["types"] or types
         absent = [name for name in wanted if name not in types]

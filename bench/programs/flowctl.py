@@ -54,9 +54,17 @@ def write(setting: Setting, spec: Spec, spark: str = "") -> Path:
 
 def postgres(url: str) -> dict[str, str]:
     """A connection; the password is a reference to the environment."""
+    return {"type": "postgres", "url": _with_reference(url, "BENCH_PASSWORD")}
+
+
+def mysql(url: str) -> dict[str, str]:
+    """The same for MySQL and MariaDB."""
+    return {"type": "mysql", "url": _with_reference(url, "BENCH_MYSQL_PASSWORD")}
+
+
+def _with_reference(url: str, variable: str) -> str:
     parts = urlsplit(url)
-    address = f"{parts.hostname}:{parts.port}{parts.path}"
-    return {"type": "postgres", "url": f"postgresql://{parts.username}:${{secret:env:BENCH_PASSWORD}}@{address}"}
+    return f"{parts.scheme}://{parts.username}:${{secret:env:{variable}}}@{parts.hostname}:{parts.port}{parts.path}"
 
 
 def in_lake(table: str, where: str = "true") -> Callable[[Setting], tuple[Relation, ...]]:

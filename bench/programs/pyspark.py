@@ -19,32 +19,33 @@ LOCAL = (
     "a script on `local[*]`, 4 GiB of heap, jars on the class path, UI off, as many shuffle and snapshot partitions as"
     " cores"
 )
-#: Its jars for topics.
-_TOPICS = "spark-kafka"
+#: Jars that flowctl does not need: for topics, for tables in Iceberg, for MySQL.
+KAFKA, ICEBERG, MYSQL = "spark-kafka", "spark-iceberg", "spark-mysql"
 JDBC = f"{LOCAL}; `spark.read.jdbc`, one partition, fetchsize 20,000"
 
 
 def set_up() -> None:
-    """Fetches the jars for topics, which flowctl does not need."""
-    if ivy.is_ready(_TOPICS):
-        print(f"{_TOPICS}: ready")
-        return
-    ivy.fetch(_TOPICS)
-    ivy.copy(_TOPICS, "ivy.xml")
+    """Fetches the jars that flowctl does not need."""
+    for name in (KAFKA, ICEBERG, MYSQL):
+        if ivy.is_ready(name):
+            print(f"{name}: ready")
+            continue
+        ivy.fetch(name)
+        ivy.copy(name, "ivy.xml")
 
 
-def missing(_setting: Setting) -> str:
-    return "" if ivy.is_ready(_TOPICS) else f"{_TOPICS} is not set up: python -m bench setup"
+def missing(name: str) -> Callable[[Setting], str]:
+    """Why a script that needs these jars cannot run."""
+    return lambda _setting: "" if ivy.is_ready(name) else f"{name} is not set up: python -m bench setup"
 
 
-def script(
-    task: str, options: Callable[[Setting], Mapping[str, Any]], *, topics: bool = False
-) -> Callable[[Setting], Command]:
-    """Runs one of the script's functions; the result is in ``lake`` in the competitor's folder."""
+def script(task: str, options: Callable[[Setting], Mapping[str, Any]], *also: str) -> Callable[[Setting], Command]:
+    """Runs one of the script's functions, with flowctl's jars and those of ``also``; the result is in ``lake`` in the
+    competitor's folder, unless the task says where."""
 
     def command(setting: Setting) -> Command:
-        used = [*jars.ensure(["delta", "postgresql"])]
-        used += sorted((ivy.folder(_TOPICS) / "jars").glob("*.jar")) if topics else []
+        used = [*jars.ensure(["delta", "postgresql", *(["s3a"] if setting.world.s3 else [])])]
+        used += [jar for name in also for jar in sorted((ivy.folder(name) / "jars").glob("*.jar"))]
         class_path = os.pathsep.join(map(str, used))
         given = {"lake": str(setting.folder / "lake"), **options(setting)}
         file = str(peers.HERE / "plain_pyspark.py")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,12 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from bench import contents, peers
 from bench.case import Case, Command, Competitor, Prepared, Setting, Verdict, World
 from bench.cases import CASES
 from bench.measure import CommandFailed, measure
+from bench.programs import ingestr, sling
 from bench.rounds import run_case
+from bench.servers import SECRETS
 
 ROOT = Path(__file__).parents[2]
+SECRET_VALUES = dict.fromkeys((*SECRETS, "AWS_ACCESS_KEY_ID"), "hidden")
 
 
 def test_a_case_is_run_and_written_down(tmp_path: Path) -> None:
@@ -105,6 +110,60 @@ def test_cases_and_competitors_can_be_told_apart() -> None:
         assert len({competitor.slug for competitor in case.competitors}) == len(names) == len(case.competitors)
         assert all(competitor.how for competitor in case.competitors)
         assert {target.ours for target in case.targets} <= names
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["postgres-to-duckdb", "mysql-to-delta", "delta-to-postgres", "csv-on-s3-to-iceberg", "postgres-to-postgres"],
+)
+def test_the_specs_of_the_bulk_loads_are_valid_and_have_no_password(name: str, tmp_path: Path) -> None:
+    [case] = [case for case in CASES if case.name == name]
+    [ours] = [competitor for competitor in case.competitors if competitor.name == "flowctl"]
+    world = World(1, tmp_path, "postgresql://u@h:1/d", "mysql://u@h:2/d", "http://h:3")
+    command = ours.command(Setting(world, tmp_path, "postgresql://u@h:1/other", Prepared(1, "one row")))
+    argv = [each if each != "apply" else "validate" for each in command.argv]
+    ran = subprocess.run(argv, cwd=command.cwd, capture_output=True, text=True, env={**os.environ, **SECRET_VALUES})
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "lineitem" in (tmp_path / "flow.yaml").read_text()
+    assert "hidden" not in (tmp_path / "flow.yaml").read_text()
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_no_secret_is_in_the_words_of_a_failure(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "hidden")
+
+    def fails(setting: Setting) -> Command:
+        return Command(("/bin/sh", "-c", "echo refused: user:hidden@host; exit 1"), setting.folder)
+
+    outcome = run_case(_case(Competitor("one", "a shell", fails)), 1, rounds=1, say=lambda text: None)
+    assert outcome.entries[0].failed == "exit code 1: refused: user:***@host"
+
+
+def test_a_peer_that_is_not_made_for_a_case_says_so() -> None:
+    case = _case(sling.cannot("fly"), ingestr.cannot("swim"))
+    outcome = run_case(case, 1, rounds=1, say=lambda text: None)
+    said = [entry.skipped for entry in outcome.entries]
+    versions = peers.versions()
+    assert said == [
+        f"Sling {versions['sling-linux-amd64']} cannot fly",
+        f"ingestr {versions['ingestr']} cannot swim",
+    ]
+
+
+@pytest.mark.parametrize("peer", peers.PEERS)
+def test_every_package_of_a_peer_is_pinned(peer: str) -> None:
+    lines = (peers.HERE / f"{peer}.txt").read_text().splitlines()
+    assert lines
+    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+(; .+)?", line)] == []
+
+
+def test_iceberg_is_read_as_of_its_newest_metadata(tmp_path: Path) -> None:
+    metadata = tmp_path / "metadata"
+    metadata.mkdir()
+    for seconds, name in ((3, "00002-b"), (1, "00000-c"), (2, "00001-a")):
+        (metadata / f"{name}.metadata.json").touch()
+        os.utime(metadata / f"{name}.metadata.json", (seconds, seconds))
+    assert contents.iceberg(tmp_path).sql == f"iceberg_scan('{metadata}/00002-b.metadata.json')"
 
 
 def _case(*competitors: Competitor) -> Case:
