@@ -262,7 +262,7 @@ def _too_many_columns(case: Case) -> Stop | None:
         return None
     return Stop(
         f"{case.table.target} would have {len(columns):,} columns, and mode {case.table.mode} can write {most:,} there",
-        "Leave some out with columns.exclude, or write it to Delta",
+        "Leave some out with columns.exclude, or write it to Delta or Iceberg",
         "columns",
     )
 
