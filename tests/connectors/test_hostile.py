@@ -37,7 +37,7 @@ PARTITIONED = Layout(partition_by=("part",))
     ("place", "layout"),
     [
         *(pytest.param(name, Layout(), id=name) for name in sorted(FACTORIES)),
-        pytest.param("delta", PARTITIONED, id="delta-partitioned"),
+        pytest.param("delta", PARTITIONED, id="delta-partitioned", marks=pytest.mark.long_on_spark),
     ],
     indirect=["place"],
 )

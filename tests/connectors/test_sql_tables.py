@@ -189,6 +189,7 @@ def test_what_an_older_flowctl_has_made_gets_the_columns_that_came_before_this_o
     assert [changes(step) for step in runs.plan(document).steps] == [(), (), ()]
 
 
+@pytest.mark.long_on_spark
 def test_columns_of_others_come_change_and_go_as_those_that_flowctl_writes(runs: SharedRuns) -> None:
     def someone(*texts: str) -> None:
         statements(runs.folder, *texts, database="target.db")

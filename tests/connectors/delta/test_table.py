@@ -131,6 +131,7 @@ def test_a_copy_of_the_record_that_cannot_be_kept_is_a_warning(writer: Writer) -
 
 
 @pytest.mark.needs("clustering")
+@pytest.mark.long_on_spark
 def test_a_void_makes_the_table_as_the_plan_would(writer: Writer) -> None:
     writer.void(1, layout=CLUSTERED, columns=COLUMNS)
     for seq in (2, 3):

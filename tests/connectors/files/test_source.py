@@ -202,6 +202,7 @@ def test_a_malformed_row_is_an_error_that_names_the_file(
         spark_rows(spark, source, files("bad.csv", **format))
 
 
+@pytest.mark.long_on_spark
 def test_a_line_that_is_not_one_object_is_an_error_that_names_the_file(
     spark: SparkSession, inbox: Path, source: Any
 ) -> None:

@@ -100,6 +100,7 @@ def test_a_killed_apply_keeps_each_letter_once_in_a_table_of_another_connection(
     assert listed(flows.flow) == len(sent.poison)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "points",
     [

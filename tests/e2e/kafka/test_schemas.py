@@ -159,6 +159,7 @@ VALUE_PROTO = 'syntax = "proto3"; package shop; message Order { int64 id = 1; st
 KEY_PROTO = 'syntax = "proto3"; package shop; message Key { int64 id = 1; }'
 
 
+@pytest.mark.full
 def test_a_registry_that_is_down_for_a_while(flow: Flow, target: TargetPlace, kafka_broker: str, topic: str) -> None:
     with schemas.registry() as made:
         with made.started() as url:
