@@ -43,11 +43,12 @@ def pairs(passed: Iterable[pytest.TestReport], failed: Iterable[pytest.TestRepor
         test, source, target, mode = found.groups()
         cell = tests[test][source, target]
         cell.seconds += report.duration
+        gap = getattr(report, "wasxfail", "")
         checks = [list(value) for name, value in report.user_properties if name == "check"]
         for name, how, _ in checks:
-            cell.ended[name] = how
+            cell.ended[name] = gap if gap and how == "failed" else how
         if mode or (is_failed and all(how != "failed" for _, how, _ in checks)):
-            cell.ended[mode or test] = "failed" if is_failed else "passed"
+            cell.ended[mode or test] = "failed" if is_failed else gap or "passed"
     for test, cells in tests.items():
         yield from _table(test, cells)
     for connector, reason in ELSEWHERE.items() if tests else ():
