@@ -84,10 +84,12 @@ class Content:
     versions: list[Row] = field(default_factory=list)
     written: list[Row] = field(default_factory=list)
     newest: dict[int, Row] = field(default_factory=dict)
+    #: Each row as it was when it last was live: what a soft deletion keeps.
+    last: dict[int, Row] = field(default_factory=dict)
 
     def put(self, rows: Iterable[Row]) -> None:
         for row in rows:
-            self.live[row["id"]] = self.newest[row["id"]] = row
+            self.live[row["id"]] = self.newest[row["id"]] = self.last[row["id"]] = row
             self.versions.append(row)
             self.written.append(row)
 

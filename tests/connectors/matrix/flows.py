@@ -87,7 +87,7 @@ def expected(entry: Entry, content: Content, *, keeps_all: bool) -> Sequence[Row
         case "truncate":
             return content.written if keeps_all else list(content.live.values())
         case "merge":
-            return list((content.live if entry.action == "hard" else content.newest).values())
+            return list({"hard": content.live, "soft": content.last}.get(entry.action, content.newest).values())
         case _:
             return content.versions
 

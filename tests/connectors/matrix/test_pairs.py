@@ -203,6 +203,9 @@ def test_changes(runs: SharedRuns, databases: Databases, checks: Checks, source:
                 pair.source.put(table, [{**order(500, 24), "small": 2**40}])
             pair.apply(entries)
             pair.must_be_right(entries, columns)
+    if pair.source.keeps_all:
+        checks.skip("definition", "not checked yet: what a full refresh makes of rows that a file flags as deleted")
+        return
     with checks.of("definition"):
         changed = [redefined(entry, target) for entry in entries]
         others = {made.id for entry, made in zip(entries, changed, strict=True) if made != entry}
@@ -213,7 +216,7 @@ def test_changes(runs: SharedRuns, databases: Databases, checks: Checks, source:
         for table in pair.source.content.values():
             if not pair.source.keeps_all:
                 table.versions = list(table.live.values())
-                table.newest = dict(table.live)
+                table.newest, table.last = dict(table.live), dict(table.live)
         pair.must_be_right(changed, columns)
         assert content.live
         change(pair.source, 25)
