@@ -102,8 +102,8 @@ def source(inbox: Path) -> Iterator[Any]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Prints the table of sources and targets after the long matrix."""
-    passed, failed = (terminalreporter.stats.get(name, []) for name in ("passed", "failed"))
-    lines = [*pairs((one for one in passed if one.when == "call"), failed)]
+    passed, gaps, failed = (terminalreporter.stats.get(name, []) for name in ("passed", "xfailed", "failed"))
+    lines = [*pairs((one for one in [*passed, *gaps] if one.when == "call"), failed)]
     if len(lines) > 3:
         terminalreporter.section("sources and targets")
         terminalreporter.write_line("\n".join(lines))

@@ -67,6 +67,10 @@ class TargetPlace(ABC):
         found = self.fetch(f"SELECT {', '.join(map(quoted, columns))} FROM {{table}}")
         return sorted((tuple(_plain(value) for value in row) for row in found), key=repr)
 
+    def joined(self, text: str, column: str) -> str:
+        """A text and an integer column after it, in SQL."""
+        return f"concat('{text}', CAST({quoted(column)} AS varchar))"
+
     def everything(self) -> list[Row]:
         """What is not in the folder: the tables of a database."""
         return []

@@ -132,6 +132,9 @@ class SqlitePlace(FilePlace):
     def columns(self) -> list[str]:
         return [str(name) for _, name in self.fetch(f"SELECT cid, name FROM pragma_table_info('{self.name}')")]
 
+    def joined(self, text: str, column: str) -> str:
+        return f"'{text}' || {quoted(column)}"
+
 
 class DuckdbPlace(FilePlace):
     kind, file = "duckdb", "target.duckdb"
@@ -221,6 +224,9 @@ class MysqlPlace(SqlPlace):
 
     def run(self, script: str) -> None:
         mysql_rows(self.database, script.replace("{table}", self.sql))
+
+    def joined(self, text: str, column: str) -> str:
+        return f"concat('{text}', {quoted(column)})"
 
     def columns(self) -> list[str]:
         query = "SELECT ORDINAL_POSITION, COLUMN_NAME FROM information_schema.COLUMNS"

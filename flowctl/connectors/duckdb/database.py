@@ -54,17 +54,19 @@ def open_database(path: Path, access: Access) -> Iterator[duckdb.DuckDBPyConnect
     """A connection in autocommit mode, in UTC. The errors of the block are translated too."""
     if access == "ro" and not path.is_file():
         raise TableError(f"there is no DuckDB file {path}", hint="Check `path` of the connection")
-    with _instance_of(path).opened(access) as writable:
-        connection = _connect(path, access, read_only=not writable)
+    instance = _instance_of(path)
+    with instance.opened(access) as writable:
+        connection = _connect(path, access, instance.turn, read_only=not writable)
         try:
             with interruptible(connection.interrupt), translated(path):
                 connection.execute("SET TimeZone = 'UTC'")
                 yield connection
         finally:
-            connection.close()
+            with instance.turn:
+                connection.close()
 
 
-def _connect(path: Path, access: Access, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+def _connect(path: Path, access: Access, turn: threading.Lock, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     """Waits while another process has the file locked."""
     import duckdb
 
@@ -73,7 +75,7 @@ def _connect(path: Path, access: Access, *, read_only: bool) -> duckdb.DuckDBPyC
     until = time.monotonic() + timeouts.FILE_LOCK
     while True:
         try:
-            with translated(path):
+            with translated(path), turn:
                 return duckdb.connect(path, read_only=read_only, config=SETTINGS)
         except WriteConflict:
             if time.monotonic() >= until or is_interrupted():
@@ -82,9 +84,11 @@ def _connect(path: Path, access: Access, *, read_only: bool) -> duckdb.DuckDBPyC
 
 
 class Instance:
-    """The instance of one file in this process: whether it may write, and who uses it."""
+    """The instance of one file in this process: whether it may write, and who uses it. Connections begin and end one
+    by one, each in its ``turn``: DuckDB refuses a file whose last connection is just being closed by another thread."""
 
     def __init__(self, path: Path) -> None:
+        self.turn = threading.Lock()
         self._path = path
         self._changed = threading.Condition()
         self._users = 0

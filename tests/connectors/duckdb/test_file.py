@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -194,3 +195,20 @@ def test_names_of_files(tmp_path: Path) -> None:
             (info,) = connector.source.describe([table("t")]).values()
             assert info is not None and [column.name for column in info.columns] == ["a"], name
             assert str(tmp_path / name) in connector.greet()
+
+
+def test_threads_that_open_and_close_one_file_at_the_same_time_all_get_it(tmp_path: Path) -> None:
+    """DuckDB refuses a file that another thread is just closing as attached twice."""
+    path = tmp_path / "shared.duckdb"
+    with open_database(path, "rwc") as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS id")
+
+    def read(number: int) -> list[int]:
+        found = []
+        for round in range(80):
+            with open_database(path, "rwc" if (number + round) % 4 == 0 else "ro") as connection:
+                found += [id for (id,) in connection.execute("SELECT id FROM t").fetchall()]
+        return found
+
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(read, range(6))) == [[1] * 80] * 6
