@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import re
 import socket
 import subprocess
@@ -116,6 +117,8 @@ def client(
         def new_session() -> SparkSession:
             session = ConnectSession.builder.channelBuilder(_channels(url)).create()
             _disable_finalizer(session)
+            # Each session would send a request as the process ends, and wait for a server that has ended before.
+            atexit.unregister(session.client._cleanup_ml_cache)
             # pyspark's own policy retries for ten minutes; the run's own retries check the target first.
             session.client.set_retry_policies([DefaultPolicy(max_retries=_CLIENT_RETRIES)])
             _apply(session, conf)
