@@ -156,6 +156,7 @@ def test_postgres(on_sail: Racers, postgres_database: str, mode: str, numbers: i
     raced(on_sail, Track("postgres", {"url": postgres_database}), mode, numbers, read)
 
 
+@pytest.mark.full  # a broker only for it
 @pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.full)])
 @pytest.mark.parametrize("numbers", [4, pytest.param(40, marks=pytest.mark.full)])
 def test_topics(on_sail: Racers, mode: str, numbers: int) -> None:
