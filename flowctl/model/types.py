@@ -144,6 +144,17 @@ def short(kind: DataType) -> str:
     return spark_ddl(kind).lower()
 
 
+def is_or_holds(kind: DataType, *wanted: DataType) -> bool:
+    """Whether it is one of ``wanted``, or an array or a struct with one of them at any depth."""
+    match kind:
+        case Array(item):
+            return is_or_holds(item, *wanted)
+        case Struct(fields):
+            return any(is_or_holds(of, *wanted) for _, of in fields)
+        case _:
+            return kind in wanted
+
+
 def is_wider(new: DataType, old: DataType) -> bool:
     """Whether ``new`` represents every value of ``old`` exactly (byte→…→long, float→double, decimal growing in both
     parts, date→timestamp_ntz). Whether a target can make the change is for the target to declare."""

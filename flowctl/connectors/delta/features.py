@@ -15,7 +15,6 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, TableInfo
-from flowctl.model.types import Array, DataType, Struct
 
 DELETION_VECTORS = "deletionVectors"
 TIMESTAMP_NTZ = "timestampNtz"
@@ -56,7 +55,7 @@ def is_unnamed(writer_version: int) -> bool:
 
 
 def of_columns(columns: Iterable[Column]) -> list[str]:
-    return [TIMESTAMP_NTZ] if any(_holds_local_time(column.type) for column in columns) else []
+    return [TIMESTAMP_NTZ] if any(types.is_or_holds(column.type, types.TIMESTAMP_NTZ) for column in columns) else []
 
 
 def protocol(features: Sequence[str], writer_features: Sequence[str] = ()) -> Action:
@@ -109,7 +108,11 @@ def _needed(changes: Sequence[SchemaChange]) -> dict[str, SchemaChange]:
     for change in changes:
         if change.action == "widen":
             first.setdefault(TYPE_WIDENING, change)
-        if change.action in ("add", "text", "widen", "retype") and change.new and _holds_local_time(change.new):
+        if (
+            change.action in ("add", "text", "widen", "retype")
+            and change.new
+            and types.is_or_holds(change.new, types.TIMESTAMP_NTZ)
+        ):
             first.setdefault(TIMESTAMP_NTZ, change)
     return first
 
@@ -118,13 +121,3 @@ def _is_off(name: str, info: TableInfo) -> bool:
     """Whether the table's properties turn off a feature that its protocol allows."""
     properties = info.extra.get("properties", {})
     return name == TYPE_WIDENING and properties.get("delta.enableTypeWidening") != "true"
-
-
-def _holds_local_time(kind: DataType) -> bool:
-    match kind:
-        case Array(item):
-            return _holds_local_time(item)
-        case Struct(fields):
-            return any(_holds_local_time(of) for _, of in fields)
-        case _:
-            return kind == types.TIMESTAMP_NTZ

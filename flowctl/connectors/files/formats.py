@@ -128,7 +128,21 @@ def columns_of_file(format: Format, opened: Callable[[], Any], path: str) -> tup
             import pyarrow.orc
 
             with opened() as stream:
-                return _arrow_columns(pyarrow.orc.ORCFile(stream).schema, path)
+                return _arrow_columns(_in_microseconds(pyarrow.orc.ORCFile(stream).schema), path)
+
+
+def _in_microseconds(schema: pa.Schema) -> pa.Schema:
+    """Timestamps of ORC always have nanoseconds: whether they are only zeros is found when rows are read."""
+    import pyarrow as pa
+
+    def of(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_timestamp(kind):
+            return pa.timestamp("us", kind.tz)
+        if pa.types.is_list(kind):
+            return pa.list_(of(kind.value_type))
+        return pa.struct([field.with_type(of(field.type)) for field in kind]) if pa.types.is_struct(kind) else kind
+
+    return pa.schema([field.with_type(of(field.type)) for field in schema])
 
 
 def _check_header(names: Sequence[str], path: str) -> None:

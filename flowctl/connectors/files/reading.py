@@ -60,7 +60,7 @@ class FilesSnapshot(Snapshot):
                 asked = tuple(_wanted(column, request.columns) for column in asked)
             whole = self._by_workers(format, stamps, found, asked)
         else:
-            _require_readable(self.spark, format)
+            _require_readable(self.spark, format, asked)
             if format.name == "csv" and format.csv.multiline:
                 require_line_feeds(self.root, format, list(found))
             whole = self._by_spark(format, found, asked)
@@ -78,7 +78,7 @@ class FilesSnapshot(Snapshot):
             return False
         if format.name in ("csv", "jsonl", "avro"):
             return format.name != "csv" or format.is_common_csv
-        if path_columns(format):
+        if path_columns(format) or _needs_own_orc(format, asked):
             return True
         on_sail = format.name == "parquet" and not self.has_places and _is_plain(found, asked)
         return not (has_jvm(self.spark) or on_sail)
@@ -176,14 +176,21 @@ def _is_plain(found: Mapping[str, Sequence[Column]], asked: Sequence[Column]) ->
     )
 
 
-def _require_readable(spark: SparkSession, format: Format) -> None:
+def _needs_own_orc(format: Format, columns: Sequence[Column]) -> bool:
+    """Spark truncates nanoseconds, and takes ORC's timestamps without a zone for moments of its session's zone."""
+    return format.name == "orc" and any(
+        types.is_or_holds(column.type, types.TIMESTAMP, types.TIMESTAMP_NTZ) for column in columns
+    )
+
+
+def _require_readable(spark: SparkSession, format: Format, columns: Sequence[Column]) -> None:
     """Raises ``TableError`` for what the engine's own readers do not read."""
     if not has_jvm(spark) and format.name == "csv" and not format.is_common_csv:
         what = "Sail reads no CSV with an escape, or a delimiter of more than one character"
         raise TableError(what, hint="Run this flow with spark.url local[*]")
-    if key := own_only(format):
+    if key := own_only(format) or ("timestamps in ORC" if _needs_own_orc(format, columns) else ""):
         raise TableError(
-            f"{key} needs flowctl on Spark's executors: a Spark that runs elsewhere does not have it",
+            f"{key} can only be read by flowctl itself, which a Spark that runs elsewhere does not have",
             hint="Run this flow with spark.url local[*] or sail",
         )
 

@@ -44,8 +44,15 @@ class WholeReader(PartReader):
             raise RuntimeError(f"{PREFIX}{part.path} cannot be read as {self.format}: {reason}{_REPLACE}") from error
 
     def _typed(self, rows: pa.RecordBatch, fields: Sequence[Field]) -> pa.RecordBatch:
-        arrays = [rows.column(field.name).cast(field.type) for field in fields]
+        arrays = [_cast(rows.column(field.name), field) for field in fields]
         return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in fields])
+
+
+def _cast(values: pa.Array, field: Field) -> pa.Array:
+    try:
+        return values.cast(field.type)
+    except pa.ArrowInvalid as error:  # of ORC's timestamps, which have nanoseconds
+        raise pa.ArrowInvalid(f"column {field.name}: {error}") from error
 
 
 def _parquet(stream: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -45,18 +45,15 @@ SMOKE = {
 }
 #: Steps that all tables of a run take together.
 OF_THE_RUN: tuple[Point, ...] = ("before_intent", "after_intent")
-#: A gap of the product, not of the matrix: reported once it is closed.
-ORC = pytest.mark.xfail(reason="timestamps in ORC files, which have nanoseconds, are refused", strict=True)
 
 
-def cases(test: str, *, has_moments: bool = True) -> list[Any]:
+def cases(test: str) -> list[Any]:
     """All pairs, but for the smoke set of ``test`` only in the full run."""
     found = []
     for source in SOURCES:
         for target in KINDS:
             length = pytest.mark.long_on_spark if (source, target) in SMOKE.get(test, ()) else pytest.mark.full
-            gaps = [ORC] if source == "orc" and has_moments else []
-            found.append(pytest.param(source, target, marks=[length, *gaps]))
+            found.append(pytest.param(source, target, marks=length))
     return found
 
 
@@ -254,7 +251,7 @@ def test_kills(tmp_path: Path, databases: Databases, checks: Checks, source: str
             must_equal(entry, to, there.content[entry.source], keeps_all=there.keeps_all, columns=ORDERS)
 
 
-@pytest.mark.parametrize(("source", "target"), cases("million", has_moments=False))
+@pytest.mark.parametrize(("source", "target"), cases("million"))
 def test_million(runs: SharedRuns, databases: Databases, checks: Checks, source: str, target: Kind) -> None:
     """Every value of every row, as the target's own reader compares it."""
     pair = Pair(runs, SOURCES[source](runs.folder, databases), place(target, runs.folder, databases).apart())

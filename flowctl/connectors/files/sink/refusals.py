@@ -29,22 +29,12 @@ def refuse_columns(columns: Sequence[Column], layout: FilesLayout) -> None:
                 hint="Write jsonl, parquet or orc, leave it out with columns.exclude, or make text of it with"
                 " columns.add",
             )
-        if layout.format == "orc" and _has_moments(column.type):
+        if layout.format == "orc" and types.is_or_holds(column.type, types.TIMESTAMP):
             rule = f"columns: {{types: {{{column.name}: timestamp_ntz}}}}"
             raise StoppedByPolicy(
                 f"column {column.name} is {types.short(column.type)}, and Spark reads no zoned timestamps of ORC",
                 hint="Write parquet" if is_nested else f"Write parquet, or leave out the zone with `{rule}`",
             )
-
-
-def _has_moments(kind: DataType) -> bool:
-    match kind:
-        case Array(item):
-            return _has_moments(item)
-        case Struct(fields):
-            return any(_has_moments(of) for _, of in fields)
-        case _:
-            return kind == types.TIMESTAMP
 
 
 def require_gregorian(values: pa.Array, kind: DataType, name: str) -> None:
