@@ -31,13 +31,16 @@ def command(spec: Spec, stream: str, limit: int) -> int:
     from flowctl.observe.asking import Connections
     from flowctl.run.streaming.cuts import Cuts
 
+    targets = _targets(spec, stream)
     document = place_of_stream(spec, stream).store.read()
     found: list[dict[str, Any]] = []
+    without: list[str] = []
     with Connections(spec) as connections:
-        for name in _targets(spec, stream):
+        for name in targets:
             target = connections.get(name).target
             folder = target.cuts_folder() if target else None
             if target is None or folder is None:
+                without.append(f"{name} ({spec.connections[name].type})")
                 continue
             cuts = Cuts(spec, folder, document.lineage, stream).newest(limit)
             found += [_to_json(name, target, cut) for cut in cuts]
@@ -45,6 +48,8 @@ def command(spec: Spec, stream: str, limit: int) -> int:
         output.write_json({"format": FORMAT, "flow": spec.flow, "stream": stream, "cuts": found})
     elif found:
         output.write_result("\n".join(line for cut in found for line in _lines(cut)))
+    elif len(without) == len(targets):
+        output.write_result(f"{stream}  no cuts: they are for tables on Delta, and these are in {', '.join(without)}")
     else:
         output.write_result(f"{stream}  no cut yet: `flowctl apply {spec.argument}` writes one after each commit")
     return ExitCode.OK
