@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from flowctl.connectors.mysql import tls
 from flowctl.connectors.mysql.errors import explained
-from flowctl.connectors.mysql.result_rows import buffered_rows
+from flowctl.connectors.mysql.result_columns import RawRows, keep_raw, widen_buffer
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.sql.watch import Line, watched
 from flowctl.errors import FlowctlError, TableError, TransientError
@@ -27,6 +27,8 @@ from flowctl.sql import dialects
 
 if TYPE_CHECKING:
     import ssl
+
+    import pyarrow as pa
 
 #: Stands for a parameter: no name holds it, and unlike ``%s`` nothing else in a statement looks like it.
 MARKER = "\0"
@@ -104,9 +106,9 @@ class MysqlConnection:
         with self._cursor(query, ()) as cursor:
             return list(cursor._result.fields)
 
-    def stream(self, query: str, rows: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Yields batches of ``rows``, all values as texts, bytes and nulls; the connection does nothing else
-        meanwhile."""
+    def stream(self, query: str, rows: int) -> Generator[list[pa.Array]]:
+        """Yields the columns of at most ``rows`` at a time, all values as texts, bytes and nulls; the connection does
+        nothing else meanwhile."""
         from pymysql.cursors import SSCursor
 
         cursor = self.driver.cursor(SSCursor)
@@ -116,9 +118,10 @@ class MysqlConnection:
             self.driver.decoders = {}
             cursor.execute(query)
             encodings = [encoding for encoding, _ in cursor._result.converters]
-            while found := self._next_rows(cursor, encodings, rows):
+            keep_raw(cursor._result)
+            while found := self._next_rows(cursor, rows):
                 self.busy = False
-                yield found
+                yield found.columns(encodings)
                 self.busy = True
             is_read = True
         finally:
@@ -130,12 +133,12 @@ class MysqlConnection:
                 if cursor._result is not None:
                     cursor._result.unbuffered_active = False
 
-    def _next_rows(self, cursor: Any, encodings: Sequence[str | None], most: int) -> list[tuple[Any, ...]]:
+    def _next_rows(self, cursor: Any, most: int) -> RawRows:
         """The driver reads one row at a time where nothing has arrived, so it waits for it; empty at the end."""
-        found: list[tuple[Any, ...]] = []
-        while len(found) < most and (row := cursor.fetchone()) is not None:
-            found.append(row)
-            found += buffered_rows(self.driver, encodings, most - len(found))
+        found = RawRows()
+        while not found.is_full(most) and (row := cursor.fetchone()) is not None:
+            found.add(row)
+            found.add_buffered(self.driver, most)
         return found
 
     def send(self, statement: str, content: Iterable[bytes]) -> int:
@@ -273,6 +276,7 @@ class Client:
         if is_optional:  # the driver has no option for it, and would make a context of its own
             driver.ssl, driver.ctx = True, context
         driver.connect()
+        widen_buffer(driver)
         for option, value in (
             (socket.TCP_KEEPIDLE, timeouts.KEEPALIVE_IDLE),
             (socket.TCP_KEEPINTVL, timeouts.KEEPALIVE_INTERVAL),

@@ -20,8 +20,6 @@ from flowctl.sql import dialects
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TRUTH = {"0": False, "1": True, None: None}
-
 
 def quoted(name: str) -> str:
     return dialects.quoted(name, "mysql")
@@ -37,7 +35,7 @@ def selected(here: Column) -> str:
     return f"HEX({name})" if is_spatial(native) else name
 
 
-def converted(texts: Sequence[Any], here: Column, wanted: Column) -> pa.Array:
+def converted(texts: Sequence[Any] | pa.Array, here: Column, wanted: Column) -> pa.Array:
     """As :func:`to_arrow`; bytes are no texts, and texts no bytes."""
     natural = replace(here, type=data_type(here.native))
     if types.BINARY in (natural.type, wanted.type) and natural.type != wanted.type:
@@ -45,44 +43,50 @@ def converted(texts: Sequence[Any], here: Column, wanted: Column) -> pa.Array:
     return to_arrow(texts, here, wanted)
 
 
-def to_arrow(texts: Sequence[Any], here: Column, wanted: Column) -> pa.Array:
+def to_arrow(texts: Sequence[Any] | pa.Array, here: Column, wanted: Column) -> pa.Array:
     """``texts`` (of one column of one batch) as ``wanted.type``; raises :class:`TableError` if one of them is not
     exactly that."""
     import pyarrow as pa
 
     try:
-        return _converted(texts, wanted.type)
+        whole = texts if isinstance(texts, pa.Array) else pa.array(texts, _raw_type(wanted.type))
+        return _converted(whole, wanted.type)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-        raise _refused(texts, here, wanted) from error
+        raise _refused(texts.to_pylist() if isinstance(texts, pa.Array) else texts, here, wanted) from error
 
 
-def _converted(texts: Sequence[Any], kind: DataType) -> pa.Array:
+def _raw_type(kind: DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    return pa.binary() if kind == types.BINARY else pa.string()
+
+
+def _converted(texts: pa.Array, kind: DataType) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     arrow = arrow_type(kind)
     match kind:
-        case types.STRING | types.BINARY:
-            return pa.array(texts, arrow)
         case types.BOOL:
-            if not set(texts) <= _TRUTH.keys():
+            is_true = pc.equal(texts, "1")
+            if not pc.all(pc.or_(is_true, pc.equal(texts, "0")), min_count=0).as_py():
                 raise ValueError
-            return pa.array([_TRUTH[text] for text in texts], arrow)
+            return is_true
         case types.FLOAT:
-            doubles = pa.array(texts, pa.string()).cast(pa.float64())
+            doubles = texts.cast(pa.float64())
             narrow = doubles.cast(arrow)
             if not narrow.cast(pa.float64()).equals(doubles):
                 raise ValueError
             return narrow
         case types.DATE | types.TIMESTAMP_NTZ:
-            return values.in_calendar(pa.array(texts, pa.string()).cast(arrow))
+            return values.in_calendar(texts.cast(arrow))
         case types.TIMESTAMP:
-            local = pa.array(texts, pa.string()).cast(pa.timestamp("us"))
+            local = texts.cast(pa.timestamp("us"))
             return pc.assume_timezone(values.in_calendar(local), "UTC")
         case Array() | Struct():
-            return values.to_arrow(texts, kind)
+            return values.to_arrow(texts.to_pylist(), kind)
         case _:
-            return pa.array(texts, pa.string()).cast(arrow)
+            return texts.cast(arrow)
 
 
 def _refused(texts: Sequence[Any], here: Column, wanted: Column) -> TableError:

@@ -7,13 +7,14 @@ transactions (MyISAM) show the moment of each statement.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.mysql import catalog
 from flowctl.connectors.mysql.client import Client, MysqlConnection
@@ -23,7 +24,7 @@ from flowctl.connectors.mysql.errors import NO_TABLE, code_of
 from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import Condition
 from flowctl.connectors.sql.source import (
-    RowsCapture,
+    SqlCapture,
     described,
     in_own_zone,
     missing_table,
@@ -39,7 +40,7 @@ from flowctl.spec.spec import ReadHints
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Rows per Arrow batch, which bounds the memory for Python values (of 20 columns, for example).
+#: Rows per Arrow batch.
 _BATCH_ROWS = 50_000
 _WHOLE_HOURS = re.compile(r"([+-])(\d\d):00")
 
@@ -128,7 +129,7 @@ class MysqlSource(LandedSource):
 
 
 @dataclass(frozen=True)
-class MysqlCapture(RowsCapture):
+class MysqlCapture(SqlCapture):
     """One read transaction. ``where`` may name columns in double quotes or in backticks."""
 
     connection: MysqlConnection
@@ -136,11 +137,15 @@ class MysqlCapture(RowsCapture):
     def selected(self, column: Column) -> str:
         return selected(self.here[column.name])
 
-    def rows(self, query: Condition) -> Iterator[Sequence[Sequence[Any]]]:
-        yield from self.connection.stream(query.sql, _BATCH_ROWS)
+    def batches(self, query: Condition, columns: Sequence[Column]) -> Generator[pa.RecordBatch]:
+        import pyarrow as pa
 
-    def to_arrow(self, values: Sequence[Any], column: Column) -> pa.Array:
-        return converted(values, self.here[column.name], column)
+        schema = arrow_schema(columns)
+        with closing(self.connection.stream(query.sql, _BATCH_ROWS)) as found:
+            for texts in found:
+                of_columns = zip(texts, columns, strict=True)
+                arrays = [converted(values, self.here[column.name], column) for values, column in of_columns]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def holds(self, condition: Condition) -> bool:
         ((is_true,),) = self.connection.fetch(f"SELECT {condition.sql}")

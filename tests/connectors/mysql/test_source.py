@@ -200,7 +200,7 @@ def test_every_way_of_tls(tmp_path: Path) -> None:
         with opened.connect() as first, opened.connect() as second:
             found = [dict(one.fetch("SHOW STATUS LIKE 'Ssl_cipher'"))["Ssl_cipher"] for one in (first, second)]
             batches = [*first.stream("SELECT seq FROM seq_1_to_5000", 1_000)]
-        assert found[0] == found[1] and [len(rows) for rows in batches] == [1_000] * 5
+        assert found[0] == found[1] and [len(column) for (column,) in batches] == [1_000] * 5
         return str(found[0])
 
     with mariadb.created() as made:
