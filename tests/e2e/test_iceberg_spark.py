@@ -117,12 +117,12 @@ def test_flowctl_goes_on_after_spark_has_changed_the_table(flow: Flow) -> None:
     change(
         flow,
         "INSERT INTO orders VALUES (4, 'new', '2026-01-04');"
-        "UPDATE orders SET note = 'changed', at = '2026-01-04' WHERE id = 3",
+        "UPDATE orders SET note = 'changed', at = '2026-01-04' WHERE id = 1",
     )
     flow.apply("--select", "merged", "--select", "added")
     merged, added = run(
         lake, "SELECT id, note, extra FROM c.db.merged ORDER BY id", "SELECT id, note FROM c.db.added ORDER BY id, at"
     )
-    assert merged == [(1, "a", "kept"), (3, "changed", None), (4, "new", None), (50, "theirs", None)]
-    assert added == [(1, "a"), (2, "b"), (3, "changed"), (4, "new")]
+    assert merged == [(1, "changed", "kept"), (3, None, None), (4, "new", None), (50, "theirs", None)]
+    assert added == [(1, "a"), (1, "changed"), (2, "b"), (4, "new")]
     assert flow.actions("--select", "merged", "--select", "added") == {"merged": "none", "added": "none"}

@@ -254,12 +254,12 @@ def test_million(runs: SharedRuns, databases: Databases, checks: Checks, source:
     pair = Pair(runs, SOURCES[source](runs.folder, databases), place(target, runs.folder, databases).apart())
     pair.source.million("many")
     with checks.of("million"):
-        pair.apply([Entry("many", "many", "truncate")])
+        pair.apply([Entry("copied", "many", "truncate")])
         right = f'"twice" = 2 * "id" AND "note" = {pair.target.joined("note ", "id")}'
-        (found,) = pair.target.named("many").fetch(
+        (found,) = pair.target.named("copied").fetch(
             'SELECT count(*) AS n, count(DISTINCT "id") AS ids, min("id") AS least, max("id") AS most, '
             f"sum(CASE WHEN {right} THEN 1 ELSE 0 END) AS good FROM {{table}}"
         )
     assert tuple(map(int, found)) == (MILLION, MILLION, 1, MILLION, MILLION)
-    assert set(pair.target.named("many").columns()) >= set(MANY)
+    assert set(pair.target.named("copied").columns()) >= set(MANY)
     assert set(target_modes(target)) >= {"truncate"}
