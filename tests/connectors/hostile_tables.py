@@ -22,7 +22,7 @@ from tests.connectors.hostile import TEXTS
 from tests.connectors.iceberg import foreign_tables
 from tests.e2e.targets import Databases, place, quoted, sql_place
 
-#: Every target takes these, and roles need them: text, text, an integer, a timestamp.
+#: Roles need these, and every target takes them, but for dots in Iceberg: text, text, an integer, a timestamp.
 KEY = (TEXTS["dots"], TEXTS["backtick"])
 CURSOR, EVENT = TEXTS["single quote"], TEXTS["backslash"]
 #: Two names that are one to SQLite and to Spark are a test of their own.
