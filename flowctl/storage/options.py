@@ -20,6 +20,8 @@ from flowctl.storage.stores import by_scheme
 from flowctl.storage.urls import local_path, scheme
 
 Storage = Mapping[str, Mapping[str, Any]]
+#: What a store is asked for beyond the ranges that are read of a file, in bytes: s3fs would fetch 50 MiB for each.
+READ_AHEAD = 1 << 20
 
 
 def store_of(url: str) -> Store:

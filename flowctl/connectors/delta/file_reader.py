@@ -18,6 +18,7 @@ from flowctl.errors import TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
+from flowctl.storage.options import READ_AHEAD
 from flowctl.storage.urls import local_path, scheme
 
 if TYPE_CHECKING:
@@ -137,7 +138,11 @@ def open_file(location: TableLocation, file: DataFile, metadata: pq.FileMetaData
 
     url, is_local = f"{location.url}/{unquote(file.path)}", scheme(location.url) == "file"
     with ExitStack() as stack:
-        source = local_path(url) if is_local else stack.enter_context(location.file_system().open(url, "rb"))
+        source = (
+            local_path(url)
+            if is_local
+            else stack.enter_context(location.file_system().open(url, "rb", block_size=READ_AHEAD))
+        )
         parquet = pq.ParquetFile(source, metadata=metadata, pre_buffer=not is_local, coerce_int96_timestamp_unit="us")
         yield FileReader(stack.enter_context(parquet), file)
 

@@ -18,6 +18,8 @@ from flowctl.model.table_info import Column
 from flowctl.storage import access
 
 _PARALLEL = 16
+#: What a store is asked for beyond the bytes that are read: s3fs would fetch the next 50 MiB for a header.
+_HEADER_BYTES = 1 << 16
 
 
 def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> dict[str, tuple[Column, ...]]:
@@ -28,7 +30,9 @@ def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> d
         compression = "infer" if format.is_text else None
         try:
             columns = columns_of_file(
-                format, lambda: system.open(f"{base}/{stamp.path}", "rb", compression=compression), stamp.path
+                format,
+                lambda: system.open(f"{base}/{stamp.path}", "rb", compression=compression, block_size=_HEADER_BYTES),
+                stamp.path,
             )
             return with_path_columns(format, stamp.path, columns)
         except FlowctlError:
@@ -50,7 +54,7 @@ def require_line_feeds(root: FileRoot, format: Format, paths: Sequence[str]) -> 
     system, base = root.file_system()
 
     def ends_in_return(path: str) -> bool:
-        with system.open(f"{base}/{path}", "rb", compression="infer") as raw:
+        with system.open(f"{base}/{path}", "rb", compression="infer", block_size=_HEADER_BYTES) as raw:
             text = io.TextIOWrapper(raw, encoding=format.csv.encoding, newline="")
             lines: list[str] = []
             next(csv.reader(_kept(text, lines), quotechar=format.csv.quote), None)
@@ -108,7 +112,7 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
 def _marked_encoding(root: FileRoot, path: str) -> str:
     """The encoding whose byte order mark a file begins with, other than UTF-8; empty if there is none."""
     system, base = root.file_system()
-    with system.open(f"{base}/{path}", "rb", compression="infer") as stream:
+    with system.open(f"{base}/{path}", "rb", compression="infer", block_size=_HEADER_BYTES) as stream:
         start = stream.read(4)
     marks = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
     marks |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # UTF-32 begins with the mark of UTF-16

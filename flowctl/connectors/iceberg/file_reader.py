@@ -13,7 +13,7 @@ from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.iceberg.file_io import split
 from flowctl.errors import TableError, TransientError
 from flowctl.model.table_info import Column
-from flowctl.storage.options import Storage
+from flowctl.storage.options import READ_AHEAD, Storage
 from flowctl.storage.urls import local_path, scheme
 
 if TYPE_CHECKING:
@@ -142,7 +142,11 @@ def reading(
     path, is_local = f"{folder.url}/{name}", scheme(folder.url) == "file"
     try:
         with ExitStack() as stack:
-            source = local_path(path) if is_local else stack.enter_context(folder.file_system().open(path, "rb"))
+            source = (
+                local_path(path)
+                if is_local
+                else stack.enter_context(folder.file_system().open(path, "rb", block_size=READ_AHEAD))
+            )
             parquet = pq.ParquetFile(source, metadata=footer, pre_buffer=not is_local)
             yield FileReader(metadata, file, stack.enter_context(parquet))
     except FileNotFoundError as error:

@@ -17,7 +17,6 @@ from pyarrow import orc
 from pyspark.sql import SparkSession as ClassicSession
 
 from flowctl.connectors.source import Relation, WatermarkRequest
-from flowctl.engine.session import has_own_workers
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
@@ -356,30 +355,3 @@ def test_nothing_there(source: Any) -> None:
     assert source.describe([relation]) == {relation: None}
     with pytest.raises(FlowctlError, match="named by a path"):
         source.describe([Relation(None, "SELECT 1")])
-
-
-def test_files_in_an_object_store(spark: SparkSession, s3_server: Any, s3_bucket: str) -> None:
-    """Rows are read where executors open files themselves; Spark over S3 is shown by the state and Delta suites."""
-    import s3fs
-
-    from flowctl.connectors import registry
-    from flowctl.connectors.base import OpenContext
-    from flowctl.diagnostics import Mark
-    from flowctl.spec.spec import Connection
-
-    store = s3fs.S3FileSystem(
-        key=s3_server.access_key,
-        secret=s3_server.secret_key,
-        client_kwargs={"endpoint_url": s3_server.endpoint},
-        skip_instance_cache=True,
-    )
-    store.pipe_file(f"{s3_bucket}/inbox/1.csv", b"id,v\n1,2\n")
-    connection = Connection("inbox", "files", {"path": f"s3://{s3_bucket}/inbox"}, Mark("flow.yaml", 1))
-    with registry.open(connection, OpenContext(storage={f"s3://{s3_bucket}": s3_server.storage()})) as connector:
-        before = position(connector.source, files("*.csv"))
-        store.pipe_file(f"{s3_bucket}/inbox/1.csv", b"id,v\n1,3\n")
-        after = position(connector.source, files("*.csv"))
-        if has_own_workers(spark):
-            assert spark_rows(spark, connector.source, files("*.csv")) == [{"id": "1", "v": "3"}]
-    assert [stamp.path for stamp in before.files] == ["1.csv"]
-    assert before != after

@@ -1,0 +1,73 @@
+"""Files in an object store: read where executors open them themselves, and not more of them than is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import s3fs
+
+from flowctl.connectors import registry
+from flowctl.connectors.base import OpenContext
+from flowctl.diagnostics import Mark
+from flowctl.engine.session import has_own_workers
+from flowctl.spec.spec import Connection
+from tests.connectors.files.test_source import position
+from tests.connectors.reading import describe, files, spark_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def inbox(server: Any, bucket: str) -> Iterator[tuple[s3fs.S3FileSystem, Any]]:
+    """The folder ``inbox``, as another client writes it, and as flowctl's source."""
+    store = s3fs.S3FileSystem(
+        key=server.access_key,
+        secret=server.secret_key,
+        client_kwargs={"endpoint_url": server.endpoint},
+        skip_instance_cache=True,
+    )
+    connection = Connection("inbox", "files", {"path": f"s3://{bucket}/inbox"}, Mark("flow.yaml", 1))
+    with registry.open(connection, OpenContext(storage={f"s3://{bucket}": server.storage()})) as connector:
+        yield store, connector.source
+
+
+def test_a_changed_file(spark: SparkSession, s3_server: Any, s3_bucket: str) -> None:
+    """Spark over S3 is shown by the state and Delta suites."""
+    with inbox(s3_server, s3_bucket) as (store, source):
+        store.pipe_file(f"{s3_bucket}/inbox/1.csv", b"id,v\n1,2\n")
+        before = position(source, files("*.csv"))
+        store.pipe_file(f"{s3_bucket}/inbox/1.csv", b"id,v\n1,3\n")
+        after = position(source, files("*.csv"))
+        if has_own_workers(spark):
+            assert spark_rows(spark, source, files("*.csv")) == [{"id": "1", "v": "3"}]
+    assert [stamp.path for stamp in before.files] == ["1.csv"]
+    assert before != after
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_header_is_all_that_a_plan_reads(
+    s3_server: Any, s3_bucket: str, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    import gzip
+    import random
+
+    rows = b"".join(b"%d,%d\n" % (id, random.getrandbits(64)) for id in range(50_000))
+    content = b"id,v\n" + rows
+    fetched: list[int] = []
+    ranges = s3fs.S3File._fetch_range
+
+    def counted(file: Any, start: int, end: int) -> Any:
+        fetched.append(end - start)
+        return ranges(file, start, end)
+
+    monkeypatch.setattr(s3fs.S3File, "_fetch_range", counted)
+    with inbox(s3_server, s3_bucket) as (store, source):
+        stored = gzip.compress(content) if ending else content
+        store.pipe_file(f"{s3_bucket}/inbox/1.csv{ending}", stored)
+        info = describe(source, files(f"*.csv{ending}"))
+    assert [column.name for column in info.columns] == ["id", "v"]
+    assert 0 < sum(fetched) < 200_000 < len(stored)
