@@ -115,6 +115,7 @@ def files_of(flow: Flow, name: str) -> set[str]:
     return {path.name for path in folder(flow, name).rglob("*") if path.is_file()}
 
 
+@pytest.mark.full
 def test_what_is_due_is_planned_shown_confirmed_and_done(flow: Flow) -> None:
     flow.apply("--select", "orders")
     assert flow.run("maintain", "flow.yaml", expect=0).out == "Tables: 1 with nothing due.\n"

@@ -100,6 +100,7 @@ def test_sail_reads_and_writes_object_storage_with_the_specs_credentials(bucket:
     assert versions == [(1, "changed", True), (1, "note 1", False), (2, "note 2", True)]
 
 
+@pytest.mark.full
 def test_files_in_object_storage_are_read_once_each(bucket: Bucket, tmp_path: Path) -> None:
     flow = flow_in(bucket, tmp_path, FILES)
     inbox = TableLocation(f"{bucket.url}/inbox", bucket.storage)

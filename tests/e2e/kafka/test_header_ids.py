@@ -147,6 +147,7 @@ def tokens() -> Iterator[TokenServer]:
         yield made
 
 
+@pytest.mark.full
 def test_a_registry_that_takes_tokens(flow: Flow, target: TargetPlace, orders: Orders, tokens: TokenServer) -> None:
     """For both of its interfaces."""
     schema = avro(ID)
