@@ -120,7 +120,9 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
             env = {"AWS_ACCESS_KEY_ID": server.access_key, "AWS_SECRET_ACCESS_KEY": server.secret_key}
             request.getfixturevalue("monkeypatch").setenv("AWS_ACCESS_KEY_ID", server.access_key)
             request.getfixturevalue("monkeypatch").setenv("AWS_SECRET_ACCESS_KEY", server.secret_key)
-            made = new_lake(tmp_path, {"catalog": "glue", "warehouse": root, "properties": properties}, bucket)
+            namespace = f"n{abs(hash(tmp_path))}"  # the server's one catalog knows the tables of other tests' buckets
+            options = {"catalog": "glue", "warehouse": root, "namespace": namespace, "properties": properties}
+            made = new_lake(tmp_path, options, bucket)
             return replace(made, flow=Flow(tmp_path, {**made.flow.env, **env}))
         case unknown:
             raise AssertionError(unknown)
