@@ -108,11 +108,8 @@ def _needed(changes: Sequence[SchemaChange]) -> dict[str, SchemaChange]:
     for change in changes:
         if change.action == "widen":
             first.setdefault(TYPE_WIDENING, change)
-        if (
-            change.action in ("add", "text", "widen", "retype")
-            and change.new
-            and types.is_or_holds(change.new, types.TIMESTAMP_NTZ)
-        ):
+        made = change.new if change.action in ("add", "text", "widen", "retype") else None
+        if made is not None and types.is_or_holds(made, types.TIMESTAMP_NTZ):
             first.setdefault(TIMESTAMP_NTZ, change)
     return first
 

@@ -22,8 +22,10 @@ _HEADER_BYTES = 4
 _PACKET_LIMIT = 0xFFFFFF
 _NULL, _TWO_BYTES, _THREE_BYTES, _EIGHT_BYTES = 0xFB, 0xFC, 0xFD, 0xFE
 _WIDTHS = {_TWO_BYTES: 2, _THREE_BYTES: 3, _EIGHT_BYTES: 8}
-#: A batch ends with the row that reaches this size. Taking it apart needs eight times as much for a moment.
+#: A batch ends with the row that reaches this size.
 _BATCH_BYTES = 8 << 20
+#: From this average on, values are copied one by one; a place for each of their bytes takes eight times as much memory.
+_LONG_VALUE_BYTES = 64
 #: Of a connection that reads results: what has arrived is taken at once.
 _BUFFER_BYTES = 1 << 18
 
@@ -127,8 +129,13 @@ def _array(data: Bytes, begins: Numbers, sizes: Numbers, is_null: Any) -> pa.Arr
 
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
-    places = np.repeat(begins - offsets[:-1], sizes)
-    places += np.arange(len(places))
+    if offsets[-1] > _LONG_VALUE_BYTES * len(sizes):
+        ends = (begins + sizes).tolist()
+        content = np.concatenate([data[begin:end] for begin, end in zip(begins.tolist(), ends, strict=True)])
+    else:
+        places = np.repeat(begins - offsets[:-1], sizes)
+        places += np.arange(len(places))
+        content = data[places]
     valid = None if is_null is None else pa.array(~is_null).buffers()[1]
-    content = [valid, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data[places])]
-    return pa.Array.from_buffers(pa.binary(), len(sizes), content)
+    buffers = [valid, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
