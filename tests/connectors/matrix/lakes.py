@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ from deltalake import write_deltalake
 from tests.connectors.iceberg import foreign_tables
 from tests.connectors.matrix.contents import EXTRA, MANY, Columns, Content, Kind, Row
 from tests.connectors.matrix.source import Source, arrow, million_rows
-from tests.e2e.targets import Databases
+from tests.e2e.flows import Row as Found
+from tests.e2e.targets import Databases, DeltaPlace
 
 
 class LakeSource(Source):
@@ -32,6 +34,17 @@ class LakeSource(Source):
         self.content[table] = Content(dict(MANY))
         self._create(table, MANY)
         self._write(table, million_rows(), adds=True)
+
+
+@dataclass(frozen=True)
+class WidenedDelta(DeltaPlace):
+    """Read by Spark: deltalake reads no table with a widened column."""
+
+    spark: Any = None
+
+    def fetch(self, query: str) -> list[Found]:
+        read = query.replace('"', "`").replace("{table}", f"delta.`{self.path}`")
+        return sorted((tuple(row) for row in self.spark.sql(read).collect()), key=repr)
 
 
 class DeltaSource(LakeSource):

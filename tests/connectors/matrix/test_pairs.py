@@ -25,11 +25,12 @@ from flowctl.spec.schema import connector_types, role, target_modes
 from tests.connectors.matrix import contents, flows
 from tests.connectors.matrix.contents import EXTRA, MANY, ORDERS, order
 from tests.connectors.matrix.flows import CHANGING, Entry, able, document, must_equal, redefined
+from tests.connectors.matrix.lakes import WidenedDelta
 from tests.connectors.matrix.source import MILLION, Source
 from tests.connectors.matrix.sources import ELSEWHERE, SOURCES
 from tests.connectors.whole_runs import SharedRuns
 from tests.e2e.flows import Flow
-from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, KINDS, Databases, DeltaPlace, Kind, TargetPlace, place
 
 KILLED = -9
 #: In every run: each source and each target once, with what is there or with what changes.
@@ -195,6 +196,8 @@ def test_changes(runs: SharedRuns, databases: Databases, checks: Checks, source:
             for table in ("orders", "events"):
                 pair.source.widen(table)
             columns = {**columns, "small": "bigint"}
+            if isinstance(pair.target, DeltaPlace):
+                pair.target = WidenedDelta(pair.target.folder, lake=pair.target.lake, spark=runs.engine.spark)
             change(pair.source, 23)
             for table in ("orders", "events"):
                 pair.source.put(table, [{**order(500, 24), "small": 2**40}])
