@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -47,6 +47,23 @@ def arrow_type(kind: DataType) -> pa.DataType:
 #: The first and the last moment and day that a calendar has (the years 1 to 9999), in microseconds and in days since
 #: 1970. Arrow has others.
 CALENDAR_MICROSECONDS, CALENDAR_DAYS = (-62_135_596_800_000_000, 253_402_300_799_999_999), (-719_162, 2_932_896)
+
+
+def pieces(data: Any, starts: Any, ends: Any, is_valid: Any, kind: pa.DataType) -> pa.Array:
+    """The pieces of ``data``, an array of ``uint8``, between ``starts`` and ``ends``, which ascend, as ``kind``:
+    ``large_binary``, or ``large_string`` where the bytes are known to be UTF-8. Null where not ``is_valid``."""
+    import numpy as np
+    import pyarrow as pa
+
+    count = len(starts)
+    # The pieces and the gaps between them, as one array without copying; then only the pieces are taken.
+    bounds = np.empty(2 * count + 1, np.int64)
+    bounds[0:-1:2], bounds[1::2] = starts, ends
+    bounds[-1] = ends[-1] if count else 0
+    both = pa.Array.from_buffers(pa.large_binary(), 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    _, offsets, content = both.take(pa.array(np.arange(0, 2 * count, 2))).buffers()
+    validity = pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+    return pa.Array.from_buffers(kind, count, [validity, offsets, content])
 
 
 def moment(text: str) -> pa.Scalar:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.arrow import pieces
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -24,8 +26,6 @@ _NULL, _TWO_BYTES, _THREE_BYTES, _EIGHT_BYTES = 0xFB, 0xFC, 0xFD, 0xFE
 _WIDTHS = {_TWO_BYTES: 2, _THREE_BYTES: 3, _EIGHT_BYTES: 8}
 #: A batch ends with the row that reaches this size.
 _BATCH_BYTES = 8 << 20
-#: From this average on, values are copied one by one; a place for each of their bytes takes eight times as much memory.
-_LONG_VALUE_BYTES = 64
 #: Of a connection that reads results: what has arrived is taken at once.
 _BUFFER_BYTES = 1 << 18
 
@@ -81,10 +81,10 @@ class RawRows:
         import pyarrow as pa
 
         data = np.frombuffer(b"".join(self._pieces), np.uint8)
-        values = _values(data, np.array(self._starts, np.int64), np.array(self._ends, np.int64), len(encodings))
-        arrays = [_array(data, *found) for found in values]
+        found = _values(data, np.array(self._starts, np.int64), np.array(self._ends, np.int64), len(encodings))
+        arrays = [pieces(data, *value, pa.large_binary()) for value in found]
         return [
-            array if encoding is None else array.cast(pa.string())
+            array.cast(pa.binary() if encoding is None else pa.string())
             for array, encoding in zip(arrays, encodings, strict=True)
         ]
 
@@ -104,38 +104,19 @@ def keep_raw(result: Any) -> None:
 
 
 def _values(data: Bytes, at: Numbers, ends: Numbers, columns: int) -> Iterator[tuple[Numbers, Numbers, Any]]:
-    """Of each column: where its values begin, their sizes, and which are null. ``at`` is where rows begin. Each value
+    """Of each column: where its values begin and end, and which are not null. ``at`` is where rows begin. Each value
     begins with its length, which has one byte, or a mark and more."""
     for _ in range(columns):
         marks = data[at]
-        at, sizes, is_null = at + 1, marks.astype("int64"), None
+        at, sizes, is_given = at + 1, marks.astype("int64"), marks != _NULL
         if (marks >= _NULL).any():
-            is_null = marks == _NULL
-            sizes[is_null] = 0
+            sizes[~is_given] = 0
             for mark, width in _WIDTHS.items():
                 (longer,) = (marks == mark).nonzero()
                 if len(longer):
                     sizes[longer] = sum(data[at[longer] + byte].astype("int64") << 8 * byte for byte in range(width))
                     at[longer] += width
-        yield at, sizes, is_null
-        at = at + sizes
+        begins, at = at, at + sizes
+        yield begins, at, is_given
     if (at != ends).any():
         raise ValueError("a row of the result has other columns than the result")
-
-
-def _array(data: Bytes, begins: Numbers, sizes: Numbers, is_null: Any) -> pa.Array:
-    import numpy as np
-    import pyarrow as pa
-
-    offsets = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    if offsets[-1] > _LONG_VALUE_BYTES * len(sizes):
-        ends = (begins + sizes).tolist()
-        content = np.concatenate([data[begin:end] for begin, end in zip(begins.tolist(), ends, strict=True)])
-    else:
-        places = np.repeat(begins - offsets[:-1], sizes)
-        places += np.arange(len(places))
-        content = data[places]
-    valid = None if is_null is None else pa.array(~is_null).buffers()[1]
-    buffers = [valid, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(content)]
-    return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from flowctl.connectors.arrow import pieces
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -76,17 +78,7 @@ def texts(data: Bytes, values: Values) -> pa.Array:
     """The values as a string array; null where they are null or were not sent. The places must ascend."""
     import pyarrow as pa
 
-    count = len(values.kinds)
-    is_text = values.kinds == TEXT
-    # The texts and the gaps between them, as one array without copying; then only the texts are taken.
-    bounds = np.empty(2 * count + 1, np.int64)
-    bounds[0:-1:2], bounds[1::2] = values.starts, values.ends
-    bounds[-1] = values.ends[-1] if count else 0
-    pieces = pa.Array.from_buffers(pa.large_binary(), 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
-    taken = pieces.take(pa.array(np.arange(0, 2 * count, 2)))
-    _, offsets, content = taken.buffers()
-    validity = pa.py_buffer(np.packbits(is_text, bitorder="little"))
-    found = pa.Array.from_buffers(pa.large_string(), count, [validity, offsets, content])
+    found = pieces(data, values.starts, values.ends, values.kinds == TEXT, pa.large_string())
     return found.cast(pa.string())
 
 
