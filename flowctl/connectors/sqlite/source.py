@@ -35,8 +35,8 @@ from flowctl.model.value import TypedValue
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Rows per Arrow batch, which bounds the memory for Python values (of 20 columns, for example).
-_BATCH_ROWS = 50_000
+#: Rows per Arrow batch: few enough that their Python values stay in the processor's cache.
+_BATCH_ROWS = 10_000
 
 
 @dataclass(frozen=True)

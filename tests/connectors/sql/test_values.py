@@ -1,0 +1,44 @@
+"""Stored values of any type as columns of one type."""
+
+from __future__ import annotations
+
+import decimal
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from flowctl.connectors.sql.values import Misfit, to_arrow
+from flowctl.model.types import Decimal
+
+KIND = Decimal(38, 9)
+NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.decimals(-(10**28), 10**28, places=9).map(str)
+
+
+@given(st.lists(NUMBERS, max_size=5))
+@example([2**53 + 1, 0.5])  # no float is equal to the integer
+@example([1, 0.1, None])
+@example(["1.10", 2, 2.5])
+def test_decimals_are_exact_whatever_they_are_stored_as(stored: list[Any]) -> None:
+    expected = [_exactly(value) for value in stored]
+    if any(value is NOT_A_DECIMAL for value in expected):
+        with pytest.raises(Misfit):
+            to_arrow(stored, KIND)
+    else:
+        assert to_arrow(stored, KIND).to_pylist() == expected
+
+
+NOT_A_DECIMAL = object()
+
+
+def _exactly(value: Any) -> Any:
+    """A float is the shortest decimal that reads back as the same float."""
+    if value is None:
+        return None
+    exact = decimal.Decimal(value if isinstance(value, str) else repr(value))
+    if not exact.is_finite():
+        return NOT_A_DECIMAL
+    with decimal.localcontext(prec=400):
+        fits = exact == round(exact, KIND.scale) and abs(exact) < 10 ** (KIND.precision - KIND.scale)
+    return exact if fits else NOT_A_DECIMAL
