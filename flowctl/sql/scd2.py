@@ -20,9 +20,9 @@ An observation takes effect at its event time. A change without a newer event ti
 (the moment of the batch, fixed in the intent), or at the key's newest observation if that is later: a flag that is set
 or cleared, a missing key whose event time is in the future, a key that returns with its old event time.
 
-Of the observations that take effect at one time, the latest arrival counts; a row also counts before a deletion that
-arrived later, so its version is kept and ends where it begins. An observation that equals its predecessor starts
-nothing; a deletion ends the version before it. A version holds the row that was read with its first
+Of the observations that take effect at one time, the latest arrival counts: what a row said that was replaced or
+deleted at the time at which it began was never valid, and is no version. An observation that equals its predecessor
+starts nothing; a deletion ends the version before it. A version holds the row that was read with its first
 observation: compared columns are those of any version of the same key and hash (there always is one, because every
 run of equal observations starts with a version), the others are kept in the sidecar.
 """
@@ -76,7 +76,7 @@ def difference(change: Versioning, dialect: Dialect) -> str:
     if change.first:
         return render(_first(change), dialect)
     k, key, by_hash = change.key, listed("", change.key), listed("", (*change.key, ROW_HASH))
-    in_order = f"PARTITION BY {key} ORDER BY _flowctl_at, CASE WHEN _flowctl_state = '' THEN 1 ELSE 0 END"
+    in_order = f"PARTITION BY {key} ORDER BY _flowctl_at"
     business, places = change.business, [VALUES, *(one.place for one in change.kept)]
     fresh = [f"s.{quoted(name)}" if name in change.batch_columns else f"NULL AS {quoted(name)}" for name in business]
     return render(

@@ -122,22 +122,19 @@ def observed_columns(columns: Sequence[Column], key: Sequence[str], kept: Sequen
 
 
 def ranked(change: Versioning, keys: str) -> str:
-    """SELECT of the observations of ``keys``, and of whether each counts (``_flowctl_counts``, 1 or 0). Of those that
-    take effect at one time (``_flowctl_at``), the last row counts, and the last deletion if it arrived after that row.
-    In a sidecar of an older version, a row cancels the detected deletions that it follows. ``_flowctl_of_event`` is 1
-    for the last observation read for its event time."""
+    """SELECT of the observations of ``keys``, and of whether each counts (``_flowctl_counts``, 1 or 0): of those that
+    take effect at one time (``_flowctl_at``), the last to arrive. In a sidecar of an older version, a row cancels the
+    detected deletions that it follows. ``_flowctl_of_event`` is 1 for the last observation read for its event time."""
     k, at = listed("o", change.key), f"COALESCE(o.{quoted(EFFECTIVE_AT)}, o.{quoted(EVENT_AT)})"
     deleted, arrival = f"o.{quoted(DELETED)}", f"o.{quoted(ARRIVAL)}"
     is_cancelled = f"r.{quoted(DELETED)} AND r.{quoted(DETECTED)} AND r._flowctl_cancelled > r.{quoted(ARRIVAL)}"
     return f"""
-            SELECT r.*, CASE WHEN r._flowctl_place = 1
-                              AND (NOT r.{quoted(DELETED)} OR r._flowctl_of_time = 1)
-                              AND NOT ({is_cancelled})
+            SELECT r.*, CASE WHEN r._flowctl_of_time = MIN(
+                                  CASE WHEN {is_cancelled} THEN NULL ELSE r._flowctl_of_time END
+                              ) OVER (PARTITION BY {listed("r", change.key)}, r._flowctl_at)
                         THEN 1 ELSE 0 END AS _flowctl_counts
             FROM (
                 SELECT o.*, {at} AS _flowctl_at,
-                       ROW_NUMBER() OVER (PARTITION BY {k}, {at}, {deleted}
-                           ORDER BY {arrival} DESC, o.{quoted(EVENT_AT)} DESC) AS _flowctl_place,
                        ROW_NUMBER() OVER (PARTITION BY {k}, {at}
                            ORDER BY {arrival} DESC, o.{quoted(EVENT_AT)} DESC) AS _flowctl_of_time,
                        MAX(CASE WHEN {deleted} OR o.{quoted(EFFECTIVE_AT)} IS NOT NULL THEN 0 ELSE {arrival} END) OVER (

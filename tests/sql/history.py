@@ -99,14 +99,9 @@ def _says_nothing(seen: Observation, newest: _Kept | None, current: Version | No
 
 
 def _counting(known: Iterable[_Kept]) -> list[_Kept]:
-    """Of those that take effect at one time the last to arrive; before a deletion also the last row."""
-    counting = []
-    for _, group in itertools.groupby(sorted(known, key=lambda one: one.effective_at), lambda one: one.effective_at):
-        ordered = sorted(group, key=lambda one: (one.arrival, one.seen.at))
-        if ordered[-1].seen.state is None:
-            counting += [one for one in ordered if one.seen.state is not None][-1:]
-        counting.append(ordered[-1])
-    return counting
+    """Of those that take effect at one time the last to arrive."""
+    ordered = sorted(known, key=lambda one: (one.effective_at, one.arrival, one.seen.at))
+    return [list(group)[-1] for _, group in itertools.groupby(ordered, lambda one: one.effective_at)]
 
 
 def _chained(counting: Sequence[_Kept]) -> list[Version]:

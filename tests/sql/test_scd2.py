@@ -250,11 +250,14 @@ TIMED_CASES: dict[str, tuple[list[tuple[int, Observation]], list[Version]]] = {
         [Version(1, 7, "A"), Version(9, 11, "A"), Version(11, None, "B")]),
     "a row of the detection's own moment replaces it": (
         [(2, row(1, "A")), (7, missing(7)), (7, row(7, "A"))], [Version(1, None, "A")]),
-    "an event time ahead of the detection: closed at the later of both": (
-        [(2, row(20, "A")), (7, missing(7))], [Version(20, 20, "A")]),
+    "an event time ahead of the detection: it was never valid": (
+        [(2, row(20, "A")), (7, missing(7))], []),
     "an event time ahead of the detection, observed once": (
         [(2, row(1, "A")), (3, row(20, "B")), (7, missing(7)), (8, missing(8))],
-        [Version(1, 20, "A"), Version(20, 20, "B")]),
+        [Version(1, 20, "A")]),
+    "deleted at its own event time by a later batch: as in one batch": (
+        [(2, row(1, "A")), (3, row(5, "B")), (4, flagged(5)), (9, row(9, "C"))],
+        [Version(1, 5, "A"), Version(9, None, "C")]),
     "an event time ahead of the detection, back before it": (
         [(2, row(20, "A")), (7, missing(7)), (9, row(20, "A"))], [Version(20, None, "A")]),
     "flagged without a newer event time is closed at the detection": (
