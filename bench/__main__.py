@@ -13,6 +13,7 @@ from bench.case import Case
 from bench.cases import CASES
 from bench.programs import debezium, pyspark
 from bench.rounds import run_case
+from tests.services.processes import NotInstalled
 
 _RESULTS = Path(__file__).parent / "RESULTS.md"
 
@@ -66,7 +67,7 @@ def main() -> int:
         case chosen:
             try:
                 return _compare(arguments) if chosen == "compare" else _run(arguments)
-            except peers.NotSetUp as error:
+            except (peers.NotSetUp, NotInstalled) as error:
                 print(error, file=sys.stderr)
                 return 1
     return 0

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from bench import peers
 from bench.case import Case, World
 from tests.services import kafka, mariadb, postgres, s3, schemas, spark
 from tests.services.processes import children_of
@@ -76,13 +75,9 @@ def running(case: Case, world: World) -> Iterator[Running]:
 @contextmanager
 def _mariadb() -> Iterator[str]:
     """The tests' own server, with as much memory for pages as PostgreSQL has, and without a binary log."""
-    with ExitStack() as stack:
-        try:
-            made = stack.enter_context(mariadb.created())
-        except FileNotFoundError as error:
-            raise peers.NotSetUp(str(error)) from error
-        settings = {"innodb-buffer-pool-size": "128M", "skip-log-bin": "ON"}
-        yield stack.enter_context(made.started(settings))
+    settings = {"innodb-buffer-pool-size": "128M", "skip-log-bin": "ON"}
+    with mariadb.created() as made, made.started(settings) as url:
+        yield url
 
 
 def new_database(url: str, name: str) -> None:

@@ -80,7 +80,8 @@ def _read(change: Versioning) -> str:
         ), _flowctl_ranked AS ({ranked(change, "_flowctl_touched")}
         ), _flowctl_last AS (
             SELECT l.* FROM (
-                SELECT o.*, ROW_NUMBER() OVER (PARTITION BY {listed("o", k)} ORDER BY o._flowctl_at DESC) AS _flowctl_newest
+                SELECT o.*,
+                       ROW_NUMBER() OVER (PARTITION BY {listed("o", k)} ORDER BY o._flowctl_at DESC) AS _flowctl_newest
                 FROM _flowctl_ranked AS o WHERE o._flowctl_counts > 0
             ) AS l WHERE l._flowctl_newest < 2
         ), _flowctl_before AS (

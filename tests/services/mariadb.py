@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services.processes import HOST, free_port, running
+from tests.services.processes import HOST, NotInstalled, free_port, running
 
 USER, PASSWORD = "etl", "my-etl-secret"
 
@@ -120,5 +120,5 @@ def _installed(program: str) -> str:
     """Debian keeps the server off the path of most users."""
     found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin")
     if found is None:
-        raise FileNotFoundError("MariaDB is not installed here; run scripts/install-system.sh mariadb")
+        raise NotInstalled("MariaDB is not installed here; run scripts/install-system.sh mariadb")
     return found

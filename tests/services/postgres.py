@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services.processes import HOST, as_user, free_port, running
+from tests.services.processes import HOST, NotInstalled, as_user, free_port, running
 
 USER, PASSWORD = "etl", "etl-secret"
 
@@ -160,7 +160,7 @@ def _installed() -> Path:
     installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda file: int(file.parts[-3]))
     found = str(installed[-1]) if installed else shutil.which("postgres")
     if found is None:
-        raise FileNotFoundError("PostgreSQL is not installed here; run scripts/install-system.sh")
+        raise NotInstalled("PostgreSQL is not installed here; run scripts/install-system.sh")
     return Path(found).parent
 
 

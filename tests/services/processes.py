@@ -17,6 +17,10 @@ HOST = "127.0.0.1"
 _WITH_US = ["--pdeathsig", "KILL"]
 
 
+class NotInstalled(Exception):
+    """What a server needs is not on this machine; says what installs it."""
+
+
 class ServerFailed(Exception):
     """The server ended or did not answer in time; carries the end of its log."""
 

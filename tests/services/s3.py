@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.services.processes import HOST, free_port, listens, running
+from tests.services.processes import HOST, NotInstalled, free_port, listens, running
 
 _VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 _CACHE = Path(__file__).parents[2] / ".cache"
@@ -95,6 +96,8 @@ def _versitygw_program() -> Path:
     """Built once (three minutes) into the clone's cache folder."""
     program = _CACHE / "versitygw" / "versitygw"
     if not program.is_file():
+        if shutil.which("go") is None:
+            raise NotInstalled("VersityGW is built with Go, which is not on the path; install it")
         env = {**os.environ, "CGO_ENABLED": "0", "GOBIN": str(program.parent)}
         subprocess.run(["go", "install", _VERSITYGW], check=True, env=env)
     return program
