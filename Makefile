@@ -66,12 +66,41 @@ test-kafka: venv
 test-others: venv
 	$(PYTEST) -m "not full and not engine" --ignore=tests/e2e
 
-# The long matrices, a real S3 protocol and Vault (both need Go), and the connectors' suite once more over Spark Connect
-# and on Sail, with what counts effects.
+# Everything, the long matrices included, with a real S3 protocol and Vault (both need Go); the connectors' suite also on
+# Sail and over Spark Connect. Whole runs of every source into every target differ by engine, not by how Spark is reached.
+# Each part can be run by itself.
+FULL := full-e2e full-kafka full-streams full-spark full-matrix full-sail full-connect full-others
+MATRIX := tests/connectors/matrix tests/connectors/test_hostile_flows.py
+.PHONY: $(FULL)
+
 test-full: lint
-	FLOWCTL_TEST_S3=versitygw $(BIN)/python -m pytest
-	FLOWCTL_TEST_SPARK=connect $(BIN)/python -m pytest -m engine tests/connectors
+	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(FULL)
+
+$(FULL): export FLOWCTL_TEST_S3 = versitygw
+
+full-e2e: venv
+	$(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/streams --ignore=tests/e2e/kafka
+
+full-kafka: venv
+	$(BIN)/python -m pytest tests/e2e/kafka
+
+full-streams: venv
+	$(BIN)/python -m pytest tests/e2e/streams
+
+full-spark: venv
+	$(BIN)/python -m pytest -m engine tests/connectors tests/engine tests/run $(MATRIX:%=--ignore=%)
+
+full-matrix: venv
+	$(BIN)/python -m pytest $(MATRIX)
+
+full-sail: venv
 	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m engine tests/connectors tests/run
+
+full-connect: venv
+	FLOWCTL_TEST_SPARK=connect $(BIN)/python -m pytest -m engine tests/connectors $(MATRIX:%=--ignore=%)
+
+full-others: venv
+	$(BIN)/python -m pytest -m "not engine" --ignore=tests/e2e $(MATRIX:%=--ignore=%)
 
 # All cases at scale 1 beside all peers, some hours on a machine that has nothing else to do; writes bench/RESULTS.md.
 bench: venv

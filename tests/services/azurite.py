@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.services.cache import cached
 from tests.services.processes import HOST, free_port, listens, running
 
 _PACKAGE = "azurite@3.35.0"
 _ROOT = Path(__file__).parents[2]
-_CACHE = _ROOT / ".cache" / "azurite"
-_READY = _CACHE / ".ready"
-_PROGRAM = _CACHE / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+_PROGRAM = Path("node_modules", "azurite", "dist", "src", "blob", "main.js")
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,9 @@ class AzureServer:
 @contextmanager
 def azurite() -> Iterator[AzureServer]:
     server = AzureServer(free_port())
-    _install()
+    program = cached(_PACKAGE, _install) / _PROGRAM
     with tempfile.TemporaryDirectory(prefix="flowctl-azurite-", ignore_cleanup_errors=True) as folder:
-        command = ["node", str(_PROGRAM), "--blobHost", HOST, "--blobPort", str(server.port)]
+        command = ["node", str(program), "--blobHost", HOST, "--blobPort", str(server.port)]
         command += ["--location", folder, "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
         keys = {"AZURITE_ACCOUNTS": f"{server.account}:{server.account_key}"}
         log = Path(folder, "azurite.log")
@@ -67,11 +66,9 @@ def azurite() -> Iterator[AzureServer]:
             yield server
 
 
-def _install() -> None:
-    """Once (half a minute) into the clone's cache folder. A program that is there but not whole is installed again."""
-    if not _READY.is_file():
-        subprocess.run([_ROOT / "scripts" / "install-system.sh", "node"], check=True)
-        _CACHE.mkdir(parents=True, exist_ok=True)
-        command = ["npm", "install", "--no-fund", "--no-audit", "--silent", "--prefix", str(_CACHE), _PACKAGE]
-        subprocess.run(command, check=True)
-        _READY.touch()
+def _install(folder: Path) -> None:
+    """Half a minute."""
+    subprocess.run([_ROOT / "scripts" / "install-system.sh", "node"], check=True)
+    folder.mkdir(parents=True)
+    install = ["npm", "install", "--no-fund", "--no-audit", "--silent", "--prefix", str(folder), _PACKAGE]
+    subprocess.run(install, check=True)

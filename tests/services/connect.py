@@ -9,6 +9,7 @@ from pathlib import Path
 
 from flowctl.engine import java
 from tests.services import ivy
+from tests.services.cache import cached
 from tests.services.processes import HOST, free_port, listens, running
 
 _IVY_FILE = Path(__file__).parent / "connect.xml"
@@ -58,4 +59,4 @@ def connector(brokers: str, settings: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _jars() -> Path:
-    return ivy.cached("kafka-connect-4.1.1", lambda folder: ivy.retrieve(_IVY_FILE, folder))
+    return cached("kafka-connect-4.1.1", lambda folder: ivy.retrieve(_IVY_FILE, folder))

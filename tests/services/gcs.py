@@ -3,8 +3,6 @@ credentials; :mod:`tests.services.gcs_xml` before it adds what other clients wri
 
 from __future__ import annotations
 
-import os
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.services.cache import installed_by_go
 from tests.services.gcs_xml import adapter
 from tests.services.processes import HOST, free_port, listens, running
 from tests.services.web import serving
 
 _SERVER = "github.com/fsouza/fake-gcs-server@v1.56.1"
-_CACHE = Path(__file__).parents[2] / ".cache" / "fake-gcs-server"
 
 
 @dataclass(frozen=True)
@@ -46,23 +44,14 @@ class GoogleServer:
 
 @contextmanager
 def fake_gcs() -> Iterator[GoogleServer]:
-    port = free_port()
+    port, program = free_port(), installed_by_go(_SERVER)
     with (
         tempfile.TemporaryDirectory(prefix="flowctl-gcs-", ignore_cleanup_errors=True) as folder,
         serving(adapter(port)) as public,
     ):
         server = GoogleServer(f"http://{HOST}:{public}")
-        command = [str(_program()), "-scheme", "http", "-host", HOST, "-port", str(port), "-backend", "memory"]
+        command = [str(program), "-scheme", "http", "-host", HOST, "-port", str(port), "-backend", "memory"]
         command += ["-external-url", server.endpoint, "-public-host", f"{HOST}:{public}", "-log-level", "error"]
         log = Path(folder, "gcs.log")
         with running(command, log=log, answers=lambda: listens(port), env={"GOMAXPROCS": "2"}):
             yield server
-
-
-def _program() -> Path:
-    """Built once (two minutes) into the clone's cache folder."""
-    program = _CACHE / "fake-gcs-server"
-    if not program.is_file():
-        env = {**os.environ, "CGO_ENABLED": "0", "GOBIN": str(program.parent)}
-        subprocess.run(["go", "install", _SERVER], check=True, env=env)
-    return program

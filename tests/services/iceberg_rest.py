@@ -18,6 +18,7 @@ from typing import Literal
 from flowctl.engine import java
 from flowctl.engine.jars import spark_jars
 from tests.services import ivy
+from tests.services.cache import cached
 from tests.services.processes import HOST, free_port, running
 from tests.services.web import Handler, serving
 
@@ -46,7 +47,7 @@ class Server:
     def started(self) -> Iterator[str]:
         """Its :attr:`url`, while it runs."""
         hadoop = [str(jar) for jar in spark_jars().glob("hadoop-client-*.jar")]
-        classes = ":".join([f"{ivy.cached('iceberg-rest-1.10.1', _fetch)}/*", *hadoop])
+        classes = ":".join([f"{cached('iceberg-rest-1.10.1', _fetch)}/*", *hadoop])
         command = [str(java.find().command), *_JVM, "-cp", classes, _MAIN]
         env = {
             "CATALOG_WAREHOUSE": str(self.warehouse),

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
-import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from flowctl.engine import java
 from flowctl.engine.jars import spark_jars
-
-_CACHE = Path(__file__).parents[2] / ".cache"
-
-
-def cached(name: str, fetch: Callable[[Path], None]) -> Path:
-    """The folder of this name in the clone's cache, which ``fetch`` fills once."""
-    folder = _CACHE / name
-    done = folder / ".complete"
-    _CACHE.mkdir(exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.is_file():
-            shutil.rmtree(folder, ignore_errors=True)
-            fetch(folder)
-            done.touch()
-    return folder
 
 
 def retrieve(wanted: Path, folder: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from flowctl.engine import java
 from tests.services import ivy
+from tests.services.cache import cached
 from tests.services.processes import HOST, free_port, listens, running
 
 _IVY_FILE = Path(__file__).parent / "kafka.xml"
@@ -232,7 +233,7 @@ def _admin(address: str, what: str, *arguments: Any) -> None:
 
 
 def _jars() -> Path:
-    return ivy.cached("kafka-4.1.1", lambda folder: ivy.retrieve(_IVY_FILE, folder))
+    return cached("kafka-4.1.1", lambda folder: ivy.retrieve(_IVY_FILE, folder))
 
 
 def count(address: str, topic: str) -> int:

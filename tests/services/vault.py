@@ -6,9 +6,7 @@ https://developer.hashicorp.com/vault/api-docs describes each path. The contract
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import tempfile
 import time
 import urllib.request
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.services.cache import cached, run_go
 from tests.services.processes import HOST, free_port, listens, running
 from tests.services.web import Handler, serving
 
@@ -27,7 +26,6 @@ NAMESPACE = "team-a"
 #: In the body of each refusal, which nobody may repeat.
 PLANTED = "text-of-the-response"
 _SOURCE = Path(__file__).parent / "vault_server"
-_CACHE = Path(__file__).parents[2] / ".cache" / "vault"
 _ENGINES = {"secret/": ("kv", "2"), "old/": ("kv", "1"), "database/": ("database", "")}
 _Answer = tuple[int, dict[str, Any]]
 
@@ -130,9 +128,10 @@ class RealVault:
 def real_vault() -> Iterator[RealVault]:
     """With KV 2 at ``secret/``, KV 1 at ``old/`` and AppRole."""
     port = free_port()
+    program = cached("vault", _build) / "vault"
     with tempfile.TemporaryDirectory(prefix="flowctl-vault-") as folder:
         token = Path(folder, "token")
-        command = [str(_program()), f"{HOST}:{port}", str(token)]
+        command = [str(program), f"{HOST}:{port}", str(token)]
         with running(command, log=Path(folder, "vault.log"), answers=lambda: listens(port)):
             server = RealVault(f"http://{HOST}:{port}", token.read_text())
             for mount, (engine, version) in _ENGINES.items():
@@ -142,12 +141,7 @@ def real_vault() -> Iterator[RealVault]:
             yield server
 
 
-def _program() -> Path:
-    """Built once (a quarter of an hour on one core) into the clone's cache folder."""
-    program = _CACHE / "vault"
-    if not program.is_file():
-        shutil.copytree(_SOURCE, _CACHE / "source", dirs_exist_ok=True)
-        env = {**os.environ, "CGO_ENABLED": "0"}
-        build = ["go", "build", "-mod=mod", "-o", str(program), "."]
-        subprocess.run(build, check=True, env=env, cwd=_CACHE / "source")
-    return program
+def _build(folder: Path) -> None:
+    """A quarter of an hour on one core."""
+    shutil.copytree(_SOURCE, folder / "source")
+    run_go(["build", "-mod=mod", "-o", str(folder / "vault"), "."], folder=folder / "source")

@@ -16,13 +16,14 @@ from typing import Any
 
 from tests.connectors.iceberg.spark_tables import rows, session
 from tests.services import ivy
+from tests.services.cache import cached
 
 _IVY_FILE = Path(__file__).parents[2] / "services" / "iceberg.xml"
 
 
 def run(warehouse: Path, *statements: str) -> list[list[tuple[Any, ...]]]:
     """The rows of each statement. The warehouse is the catalog ``c``, a Hadoop catalog."""
-    jars = ivy.cached("iceberg-spark-1.12.0", lambda folder: ivy.retrieve(_IVY_FILE, folder))
+    jars = cached("iceberg-spark-1.12.0", lambda folder: ivy.retrieve(_IVY_FILE, folder))
     with tempfile.TemporaryDirectory() as folder:
         result, own = Path(folder, "result"), "tests.connectors.iceberg.spark_statements"
         command = [sys.executable, "-m", own, warehouse, f"{jars}/*", json.dumps(statements), result]

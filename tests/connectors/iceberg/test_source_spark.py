@@ -20,6 +20,7 @@ from flowctl.model.table_info import Column
 from tests.connectors.iceberg.spark_tables import HISTORIES
 from tests.connectors.reading import Collected, captured_rows, describe, opened, table
 from tests.services import ivy
+from tests.services.cache import cached
 
 pytestmark = [pytest.mark.full, pytest.mark.server]
 
@@ -32,7 +33,7 @@ Content = dict[int, list[tuple[Any, ...]]]
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Content]]:
     """The warehouse, and the rows of each snapshot of each table as Spark reads them, oldest first."""
-    jars = ivy.cached("iceberg-spark-1.12.0", lambda folder: ivy.retrieve(_IVY_FILE, folder))
+    jars = cached("iceberg-spark-1.12.0", lambda folder: ivy.retrieve(_IVY_FILE, folder))
     folder = tmp_path_factory.mktemp("iceberg")
     warehouse, result = folder / "warehouse", folder / "result"
     command = [sys.executable, "-m", "tests.connectors.iceberg.spark_tables", warehouse, f"{jars}/*", result]
