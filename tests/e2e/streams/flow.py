@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tests.e2e.flows import Flow
 from tests.e2e.streams.sources import database_of
-from tests.e2e.streams.targets import DeltaPlace, DwPlace, SqlitePlace
+from tests.e2e.streams.targets import DeltaPlace, DwPlace, PlaceOfKind, SqlitePlace
+from tests.e2e.targets import DuckdbPlace, FolderPlace, IcebergPlace
 
 PASSWORD = {"PG_PASSWORD": "etl-secret", "MY_PASSWORD": "my-etl-secret"}
 #: Each kind of target with its connection and the tables of its pattern.
@@ -16,6 +17,8 @@ PATTERNS = {
     "dw": '  "dw_${table}": {from: "cdc:public.*", to: "DW", mode: merge}',
     "lake": '  "lake_${table}": {from: "cdc:public.*", to: "lake:${table}", mode: merge}',
     "lite": '  "lite_${table}": {from: "cdc:public.*", to: "lite:${table}", mode: merge}',
+    "duck": '  "duck_${table}": {from: "cdc:public.*", to: "duck:${table}", mode: merge}',
+    "ice": '  "ice_${table}": {from: "cdc:public.*", to: "ice:${table}", mode: merge}',
 }
 
 
@@ -41,6 +44,9 @@ connections:
   dw: {dw}
   lake: {{type: delta, path: lake}}
   lite: {{type: sqlite, path: lite.db}}
+  duck: {DuckdbPlace(folder).connection}
+  ice: {IcebergPlace(folder).connection}
+  files: {FolderPlace(folder).connection}
 spark: {{url: "{spark}"}}
 streams:
   cdc: {{from: source, {stream}}}
@@ -55,12 +61,18 @@ def named_there(url: str, tables: str) -> str:
     return re.sub(r"\b(cdc|source):public\.", rf"\1:{database_of(url).prefix}", tables)
 
 
-def place(flow: Flow, url: str, target: str) -> DwPlace | DeltaPlace | SqlitePlace:
+def place(flow: Flow, url: str, target: str) -> DwPlace | DeltaPlace | SqlitePlace | PlaceOfKind:
     match target:
         case "dw":
             return DwPlace(url)
         case "lake":
             return DeltaPlace(flow.folder / "lake")
+        case "duck":
+            return PlaceOfKind(DuckdbPlace(flow.folder))
+        case "ice":
+            return PlaceOfKind(IcebergPlace(flow.folder))
+        case "files":
+            return PlaceOfKind(FolderPlace(flow.folder))
         case _:
             return SqlitePlace(flow.folder / "lite.db")
 

@@ -9,13 +9,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from tests.e2e.flows import sqlite_rows
 from tests.e2e.streams.sources import Oracle, database_of
 from tests.e2e.streams.workload import REFERENCES, TABLES
+from tests.e2e.target_place import TargetPlace
 
 Row = tuple[Any, ...]
 
@@ -30,6 +31,13 @@ def source_rows(url: str, table: str, columns: Sequence[str] | None = None) -> l
     name = table if "." in table else f'"{table}"'
     found = database_of(url).run(f"SELECT {listed} FROM {name}")
     return sorted((tuple(map(_text, row)) for row in found), key=repr)
+
+
+class Readable(Protocol):
+    def rows(self, table: str, columns: Sequence[str], where: str = "") -> list[Row]:
+        """As text, which is the same for every reader."""
+
+    def dicts(self, table: str, columns: Sequence[str], where: str = "") -> list[dict[str, Any]]: ...
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,21 @@ class SqlitePlace:
         return sorted(
             (tuple(map(_text, row)) for row in sqlite_rows(self.file, f"SELECT {listed} FROM {table}")), key=repr
         )
+
+
+@dataclass(frozen=True)
+class PlaceOfKind:
+    """Tables of a kind that tests of other flows know, too."""
+
+    place: TargetPlace
+
+    def rows(self, table: str, columns: Sequence[str], where: str = "") -> list[Row]:
+        return sorted((tuple(map(_text, row.values())) for row in self.dicts(table, columns, where)), key=repr)
+
+    def dicts(self, table: str, columns: Sequence[str], where: str = "") -> list[dict[str, Any]]:
+        listed = ", ".join(f'"{name}"' for name in columns)
+        found = self.place.named(table).fetch(f"SELECT {listed} FROM {{table}} {where}")
+        return [dict(zip(columns, row, strict=True)) for row in found]
 
 
 def _text(value: Any) -> str | None:
@@ -169,7 +192,7 @@ def cut_orphans(lake: Path) -> list[str] | None:
     return found
 
 
-def must_have_every_change(oracle: Oracle, place: DeltaPlace, tables: Mapping[str, str]) -> None:
+def must_have_every_change(oracle: Oracle, place: Readable, tables: Mapping[str, str]) -> None:
     """``tables`` maps source tables to targets that append their changes. The server's own decoder says what they are:
     each must be there once, and in this order."""
     expected: dict[str, list[tuple[str, str]]] = {table: [] for table in tables}
@@ -182,7 +205,7 @@ def must_have_every_change(oracle: Oracle, place: DeltaPlace, tables: Mapping[st
         assert found == expected[table], f"{table}: {len(found)} changes, expected {len(expected[table])}"
 
 
-def logged(place: DeltaPlace, table: str, columns: Sequence[str]) -> list[Row]:
+def logged(place: Readable, table: str, columns: Sequence[str]) -> list[Row]:
     """The changes that a table which appends them has, in the order of the source."""
     rows = place.dicts(table, [*dict.fromkeys([*columns, "_op", "_commit_lsn", "_seq"])], "WHERE _op <> 'R'")
     rows.sort(key=lambda row: (_lsn(row["_commit_lsn"]), row["_seq"]))
@@ -196,13 +219,13 @@ def _lsn(text: str) -> int:
     return int(high, 16) << 32 | int(low, 16)
 
 
-def must_be_marked(url: str, place: DeltaPlace, table: str, target: str) -> None:
+def must_be_marked(url: str, place: Readable, table: str, target: str) -> None:
     """Live rows equal the source's; others are marked."""
     columns = source_columns(url, table)
     _compare(target, place.rows(target, columns, "WHERE _deleted_at IS NULL"), source_rows(url, table, columns))
 
 
-def must_be_history(url: str, place: DeltaPlace, table: str, target: str, key: Sequence[str]) -> None:
+def must_be_history(url: str, place: Readable, table: str, target: str, key: Sequence[str]) -> None:
     """Current versions equal the source's rows; versions of a key do not overlap, and at most the last is current."""
     columns = source_columns(url, table)
     _compare(target, place.rows(target, columns, "WHERE is_current"), source_rows(url, table, columns))

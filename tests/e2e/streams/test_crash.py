@@ -55,7 +55,7 @@ def walk(folder: Path, url: str, target: str, points: Sequence[Point | StreamPoi
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("target", ["dw", "lake", "lite"])
+@pytest.mark.parametrize("target", ["dw", "lake", "lite", "duck", "ice"])
 def test_a_pass_killed_at_any_step_loses_and_doubles_nothing(target: str, tmp_path: Path, source_url: str) -> None:
     walk(tmp_path, source_url, target, (*BEGINNING, *ADVANCING), len(BEGINNING))
 

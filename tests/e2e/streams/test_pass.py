@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.streams.flow import flush, place, write_flow
-from tests.e2e.streams.sources import database_of
+from tests.e2e.streams.sources import MysqlDatabase, database_of
 from tests.e2e.streams.targets import (
-    DeltaPlace,
     must_be_history,
     must_be_marked,
     must_equal,
@@ -27,11 +26,16 @@ def engine_url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue("connect_server")) if request.param == "connect" else str(request.param)
 
 
+ALL = ("dw", "lake", "lite", "duck", "ice")
+
+
 @pytest.mark.server
 def test_targets_equal_the_source_after_each_pass(tmp_path: Path, each_source_url: str, engine_url: str) -> None:
     workload = Workload(each_source_url, seed=1, big=20_000, rows=700)
     workload.create()
-    targets = ("dw", "lake", "lite")
+    is_mysql = isinstance(database_of(each_source_url), MysqlDatabase)
+    some = ("dw", "lite", "ice") if is_mysql else ("dw", "lake", "duck")
+    targets = some if engine_url == "sail" else ALL
     flow = write_flow(tmp_path, each_source_url, targets, spark=engine_url)
     for _ in range(3):
         flush(each_source_url)
@@ -43,34 +47,38 @@ def test_targets_equal_the_source_after_each_pass(tmp_path: Path, each_source_ur
 
 
 @pytest.mark.server
-def test_changes_histories_and_soft_deletes(tmp_path: Path, source_url: str, engine_url: str) -> None:
+@pytest.mark.parametrize(
+    "target", ["lake", pytest.param("duck", marks=pytest.mark.full), pytest.param("ice", marks=pytest.mark.full)]
+)
+def test_changes_histories_and_soft_deletes(target: str, tmp_path: Path, source_url: str, engine_url: str) -> None:
     workload = Workload(source_url, seed=3, big=20_000, rows=300)
     workload.create()
     flow = write_flow(
         tmp_path,
         source_url,
         [],
-        """
-  documents_log: {from: "cdc:public.documents", to: "lake:documents_log", mode: append}
-  orders_log: {from: "cdc:public.orders", to: "lake:orders_log", mode: append}
-  customers_history: {from: "cdc:public.customers", to: "lake:customers_history", mode: scd2}
-  documents_history: {from: "cdc:public.documents", to: "lake:documents_history", mode: scd2}
-  documents_soft: {from: "cdc:public.documents", to: "lake:documents_soft", mode: merge, deletes: {action: soft}}
-  tags_soft: {from: "cdc:public.tags", to: "lake:tags_soft", mode: merge, deletes: {action: soft}}
+        f"""
+  documents_log: {{from: "cdc:public.documents", to: {target}:documents_log, mode: append}}
+  orders_log: {{from: "cdc:public.orders", to: {target}:orders_log, mode: append}}
+  customers_history: {{from: "cdc:public.customers", to: {target}:customers_history, mode: scd2}}
+  documents_history: {{from: "cdc:public.documents", to: {target}:documents_history, mode: scd2}}
+  documents_soft: {{from: "cdc:public.documents", to: {target}:documents_soft, mode: merge, deletes: {{action: soft}}}}
+  tags_soft: {{from: "cdc:public.tags", to: {target}:tags_soft, mode: merge, deletes: {{action: soft}}}}
+  orders_files: {{from: "cdc:public.orders", to: "files:orders_files", mode: append}}
 """,
         spark=engine_url,
     )
     oracle = database_of(source_url).oracle()
-    lake = DeltaPlace(tmp_path / "lake")
+    there = place(flow, source_url, target)
     for _ in range(3):
         flush(source_url)
         flow.apply()
-        logs = {"documents": "documents_log", "orders": "orders_log"}
-        must_have_every_change(oracle, lake, logs)
-        must_be_history(source_url, lake, "customers", "customers_history", ["id"])
-        must_be_history(source_url, lake, "documents", "documents_history", ["id"])
-        must_be_marked(source_url, lake, "documents", "documents_soft")
-        must_be_marked(source_url, lake, "tags", "tags_soft")
+        must_have_every_change(oracle, there, {"documents": "documents_log", "orders": "orders_log"})
+        must_have_every_change(oracle, place(flow, source_url, "files"), {"orders": "orders_files"})
+        must_be_history(source_url, there, "customers", "customers_history", ["id"])
+        must_be_history(source_url, there, "documents", "documents_history", ["id"])
+        must_be_marked(source_url, there, "documents", "documents_soft")
+        must_be_marked(source_url, there, "tags", "tags_soft")
         workload.run(60)
     oracle.end()
 
