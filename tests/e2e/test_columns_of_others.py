@@ -101,15 +101,11 @@ def adopted(folder: Path, kind: Kind, databases: Databases, mode: str, column: s
     return shop
 
 
-@pytest.mark.parametrize(
-    "kind", ["sqlite", *(pytest.param(kind, marks=pytest.mark.full) for kind in SQL_KINDS if kind != "sqlite")]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("kind", SQL_KINDS)
 @pytest.mark.parametrize(
     ("mode", "more"),
-    [
-        pytest.param(MERGE, (), id="merge"),
-        pytest.param(APPEND, ("--position", "beginning"), id="append", marks=pytest.mark.full),
-    ],
+    [pytest.param(MERGE, (), id="merge"), pytest.param(APPEND, ("--position", "beginning"), id="append")],
 )
 def test_a_dropped_column_with_a_default_keeps_it(
     kind: Kind, mode: str, more: tuple[str, ...], tmp_path: Path, databases: Databases

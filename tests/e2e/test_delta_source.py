@@ -24,10 +24,9 @@ pytestmark = pytest.mark.server
 MODES = ("append", "truncate", "merge", "scd2")
 MAIN_POINTS: tuple[Point, ...] = ("after_intent", "in_commit", "after_commit")
 FEEDS: Mapping[str, Mapping[str, str]] = {"without feed": {}, "with feed": FEED}
-#: (target, mode, change data feed, steps): what runs in every test run, and the rest. Every step once; the targets have
-#: their own matrix.
+#: (target, mode, change data feed, steps). Every step once; the targets have their own matrix.
 WALKS = [
-    pytest.param("sqlite", "merge", "with feed", ("before_commit",), id="main"),
+    pytest.param("sqlite", "merge", "with feed", ("before_commit",), id="main", marks=pytest.mark.full),
     *(
         pytest.param("sqlite", mode, feed, POINTS, id=f"{mode}-{feed}", marks=pytest.mark.full)
         for mode in MODES

@@ -106,7 +106,7 @@ def test_tables_of_other_schemas_by_pattern(flow: Flow) -> None:
     assert names == [("copies.totals",), ("main._flowctl_commits",), ("main._flowctl_target",)]
 
 
-@pytest.mark.parametrize("name", ["source", "target"])
+@pytest.mark.parametrize("name", ["source", pytest.param("target", marks=pytest.mark.full)])
 def test_a_file_that_another_process_writes(flow: Flow, name: str) -> None:
     flow.program = ("-c", IMPATIENT)
     flow.write(HEAD.format(flow="shop") + "  orders: {from: src:orders, to: dst:orders, mode: truncate}\n")

@@ -50,9 +50,9 @@ def proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
 @pytest.mark.parametrize(
     ("state", "expires_at", "code"),
     [
-        ("state", "/there/_delta_log/0000000000000000000", 4),
+        pytest.param("state", "/there/_delta_log/0000000000000000000", 4, marks=pytest.mark.full),
         ("state", "/there/part-", 4),
-        ("s3://{bucket}/state", "/state/shop/state/2", 1),
+        pytest.param("s3://{bucket}/state", "/state/shop/state/2", 1, marks=pytest.mark.full),
     ],
     ids=["log", "data", "state"],
 )

@@ -128,7 +128,7 @@ DAYS = {
 @pytest.mark.parametrize(
     ("url", "form", "mode", "point"),
     [
-        ("sail", "csv", "mode: append", "before_commit"),
+        pytest.param("sail", "csv", "mode: append", "before_commit", marks=pytest.mark.full),
         *(
             pytest.param("sail", form, mode, point, marks=pytest.mark.full)
             for form, point in (("csv", "after_quarantine"), ("csv", "before_record"), ("jsonl", "before_commit"))

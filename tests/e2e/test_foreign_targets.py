@@ -25,7 +25,6 @@ tables:
 """
 COLUMNS = ["id", "note"]
 ADOPTED = dict.fromkeys(MODES, "2026-01-01 00:00:00") | {"truncate": "full"}
-IN_EVERY_RUN = (("postgres", "merge"),)
 
 
 def write(flow: Flow, name: str, target: TargetPlace, mode: str) -> None:
@@ -45,14 +44,9 @@ def must_stop(flow: Flow) -> None:
     assert flow.actions() == {"orders": "stop"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode"),
-    [
-        pytest.param(kind, mode, marks=() if (kind, mode) in IN_EVERY_RUN else pytest.mark.full)
-        for kind in KINDS
-        for mode in MODES
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", MODES)
 def test_a_table_that_came_after_an_interrupted_first_run_is_not_taken_for_ours(
     kind: Kind, mode: str, tmp_path: Path, databases: Databases
 ) -> None:

@@ -128,15 +128,19 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
             raise AssertionError(unknown)
 
 
-CATALOGS = [
+CATALOGS = (
     "hadoop on s3",
-    *(
-        pytest.param(one, marks=pytest.mark.full)
-        for one in ("hadoop on azure", "hadoop on gcs", "jdbc", "jdbc on s3", "postgres", "rest", "glue on s3")
-    ),
-]
+    "hadoop on azure",
+    "hadoop on gcs",
+    "jdbc",
+    "jdbc on s3",
+    "postgres",
+    "rest",
+    "glue on s3",
+)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("lake", CATALOGS, indirect=True)
 def test_all_modes_and_a_kill(lake: Lake) -> None:
     lake.flow.apply()

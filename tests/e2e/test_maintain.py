@@ -165,14 +165,8 @@ def test_killed_it_changes_no_row_and_continues(flow: Flow, point: str) -> None:
     assert {step["id"]: step["action"] for step in flow.plan("--select", "orders")["steps"]} == {"orders": "none"}
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param("before_commit", marks=pytest.mark.full),
-        "in_commit",
-        pytest.param("after_commit", marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("point", ["before_commit", "in_commit", "after_commit"])
 def test_a_table_that_a_killed_run_has_begun_is_left_alone_until_it_is_finished(flow: Flow, point: str) -> None:
     scatter(orders(flow))
     change_source(flow.folder, 3, "changed", 1)

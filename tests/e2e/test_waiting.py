@@ -74,10 +74,8 @@ def ended(process: subprocess.Popen[str]) -> tuple[float, str]:
     return time.monotonic() - started, out + err
 
 
-@pytest.mark.parametrize(
-    "table",
-    ["copy", pytest.param("orders", marks=pytest.mark.full), pytest.param("_flowctl_commits", marks=pytest.mark.full)],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("table", ["copy", "orders", "_flowctl_commits"])
 def test_sigterm_ends_a_run_that_waits_for_a_lock(flow: Flow, server: str, table: str) -> None:
     """Of the target while keys are compared, of the source while planning, of the record while committing."""
     with locked(server, table) as waits:
