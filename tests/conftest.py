@@ -71,7 +71,8 @@ OBJECT_STORES = [
     pytest.param("gcs_server", id="gcs", marks=[pytest.mark.server, pytest.mark.full]),
 ]
 
-#: Targets that this process writes alone, whatever the engine: their tests are `full` on Spark.
+#: Targets that this process writes alone, whatever the engine: their tests are `full` on Spark, and not run again over
+#: Spark Connect.
 EMBEDDED = ("duckdb", "files", "iceberg", "mysql", "sqlite")
 #: Of those, databases whose suite is long on Sail too, but for the tests marked `smoke`.
 LONG = ("mysql",)
@@ -118,6 +119,8 @@ def _mark_for_engine(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.full)
     if engines.UNDER_TEST != "sail" and (any(are_long) or place in EMBEDDED):
         item.add_marker(pytest.mark.full)
+    if engines.UNDER_TEST == "connect" and place in EMBEDDED:
+        item.add_marker(pytest.mark.skip(reason=f"{place} gets the same rows as from a Spark in the process"))
 
 
 @pytest.fixture(scope="session")
