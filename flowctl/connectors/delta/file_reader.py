@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,8 +18,6 @@ from flowctl.errors import TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
-from flowctl.storage.options import READ_AHEAD
-from flowctl.storage.urls import local_path, scheme
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,17 +132,8 @@ def errors_of(location: TableLocation, file: DataFile) -> Iterator[None]:
 @contextmanager
 def open_file(location: TableLocation, file: DataFile, metadata: pq.FileMetaData | None = None) -> Iterator[FileReader]:
     """``metadata``: the file's footer, if it was read before."""
-    import pyarrow.parquet as pq
-
-    url, is_local = f"{location.url}/{unquote(file.path)}", scheme(location.url) == "file"
-    with ExitStack() as stack:
-        source = (
-            local_path(url)
-            if is_local
-            else stack.enter_context(location.file_system().open(url, "rb", block_size=READ_AHEAD))
-        )
-        parquet = pq.ParquetFile(source, metadata=metadata, pre_buffer=not is_local, coerce_int96_timestamp_unit="us")
-        yield FileReader(stack.enter_context(parquet), file)
+    with location.open_parquet(unquote(file.path), metadata) as parquet:
+        yield FileReader(parquet, file)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ matter."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,7 @@ from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.iceberg.file_io import split
 from flowctl.errors import TableError, TransientError
 from flowctl.model.table_info import Column
-from flowctl.storage.options import READ_AHEAD, Storage
-from flowctl.storage.urls import local_path, scheme
+from flowctl.storage.options import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,22 +132,14 @@ def reading(
 ) -> Iterator[FileReader]:
     """Opens a data file of a table with ``metadata``."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
     from pyiceberg.manifest import FileFormat
 
     if file.task.file.file_format != FileFormat.PARQUET:
         raise TableError(f"{file.path} is no Parquet file, the only format that flowctl reads here", hint=_HINT)
     folder, name = split(file.path, storage)
-    path, is_local = f"{folder.url}/{name}", scheme(folder.url) == "file"
     try:
-        with ExitStack() as stack:
-            source = (
-                local_path(path)
-                if is_local
-                else stack.enter_context(folder.file_system().open(path, "rb", block_size=READ_AHEAD))
-            )
-            parquet = pq.ParquetFile(source, metadata=footer, pre_buffer=not is_local)
-            yield FileReader(metadata, file, stack.enter_context(parquet))
+        with folder.open_parquet(name, footer) as parquet:
+            yield FileReader(metadata, file, parquet)
     except FileNotFoundError as error:
         raise TransientError(f"the table was rewritten as it was read: {file.path} is gone") from error
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:

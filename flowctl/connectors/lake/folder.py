@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,11 @@ from flowctl.errors import FlowctlError, TransientError
 from flowctl.storage.access import in_one_line
 from flowctl.storage.durable import create_durably, make_folder, sync_folder, write_durably
 from flowctl.storage.objects import is_refused_create
-from flowctl.storage.options import Storage, fsspec_options
+from flowctl.storage.options import READ_AHEAD, Storage, fsspec_options
 from flowctl.storage.urls import local_path, scheme
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
     from fsspec import AbstractFileSystem
 
 
@@ -74,6 +75,22 @@ class Folder:
         unfinished = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
         write_durably(unfinished, content)
         unfinished.replace(file)
+
+    @contextmanager
+    def open_parquet(self, name: str, footer: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
+        """``footer``: the file's, if it was read before. Spark's and Hive's old 96-bit timestamps are read in
+        microseconds: in nanoseconds they are wrong before 1677 and after 2262."""
+        import pyarrow.parquet as pq
+
+        url, is_local = f"{self.url}/{name}", scheme(self.url) == "file"
+        with ExitStack() as stack:
+            source = (
+                local_path(url)
+                if is_local
+                else stack.enter_context(self.file_system().open(url, "rb", block_size=READ_AHEAD))
+            )
+            parquet = pq.ParquetFile(source, metadata=footer, pre_buffer=not is_local, coerce_int96_timestamp_unit="us")
+            yield stack.enter_context(parquet)
 
     def file_system(self) -> AbstractFileSystem:
         """Caches no listings, and creates local folders implicitly, as object stores do."""

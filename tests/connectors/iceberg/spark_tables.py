@@ -87,11 +87,14 @@ HISTORIES: dict[str, list[str]] = {
         "INSERT INTO @t VALUES (1, 'third')",
     ],
     "hive": [
-        "CREATE TABLE spark_catalog.default.hive (id BIGINT, part STRING) USING parquet PARTITIONED BY (part)",
-        "INSERT INTO spark_catalog.default.hive VALUES (1, 'a b'), (2, 'ü/%')",
-        "CREATE TABLE @t (id BIGINT, part STRING) USING iceberg PARTITIONED BY (part)",
+        # Moments in 96 bits, as Spark writes them; as nanoseconds, these would be others.
+        """CREATE TABLE spark_catalog.default.hive (id BIGINT, at TIMESTAMP, part STRING) USING parquet
+           PARTITIONED BY (part)""",
+        """INSERT INTO spark_catalog.default.hive VALUES
+           (1, TIMESTAMP'1500-06-01 12:00:00.123456', 'a b'), (2, TIMESTAMP'2300-01-01', 'ü/%'), (4, null, 'ü/%')""",
+        "CREATE TABLE @t (id BIGINT, at TIMESTAMP, part STRING) USING iceberg PARTITIONED BY (part)",
         "CALL c.system.add_files(table => '@n', source_table => 'spark_catalog.default.hive')",
-        "INSERT INTO @t VALUES (3, null)",
+        "INSERT INTO @t VALUES (3, TIMESTAMP'2026-01-01', null)",
     ],
 }
 

@@ -106,6 +106,7 @@ class Lives:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_random_kills_under_load(seed: int, tmp_path: Path, source_url: str) -> None:
     chosen = random.Random(seed)
