@@ -35,6 +35,7 @@ def number(value: int) -> bytes:
     return value.to_bytes(8, "big")
 
 
+@pytest.mark.full
 def test_ids_in_headers_and_in_messages(flow: Flow, target: TargetPlace, orders: Orders) -> None:
     """Each message is decoded with its own schema; what names none, or a wrong one, is a dead letter."""
     table = f"from: 'bus:{orders.topic}', mode: append, format: {{type: avro}}, dead_letters: {{}}"

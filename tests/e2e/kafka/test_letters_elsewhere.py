@@ -76,20 +76,15 @@ def good(sent: Mixed) -> list[Row]:
 KINDS: Sequence[Kind] = ("sqlite", "postgres", "delta")
 
 
-@pytest.mark.parametrize(
-    ("kind", "points"),
-    [
-        pytest.param("sqlite", ("after_quarantine",), id="sqlite-some"),
-        *(pytest.param(kind, POINTS, id=f"{kind}-all", marks=pytest.mark.full) for kind in KINDS),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_apply_keeps_each_letter_once_in_a_table_of_another_connection(
-    kind: Kind, points: Sequence[Point], flows: Flows, databases: Databases, topic: str
+    kind: Kind, flows: Flows, databases: Databases, topic: str
 ) -> None:
     flows.letters = place(kind, flows.flow.folder, databases).apart()
     sent, to = Mixed(flows.address, topic), f"db:{flows.letters.named('letters').object}"
     flows.write(flows.clicks(topic, to))
-    for point in (one for one in points if one != "after_stage"):
+    for point in (one for one in POINTS if one != "after_stage"):
         sent.send(40)
         flows.flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=-9)
         sent.send(10)

@@ -108,7 +108,8 @@ def write_flow(flow: Flow, address: str, topic: str, target: TargetPlace, mode: 
     write_tables(flow, address, target.connection, f"  customers: {table}")
 
 
-@pytest.mark.parametrize("mode", ["merge", pytest.param("scd2", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["merge", "scd2"])
 def test_what_is_sent_again_is_ignored(mode: Mode, tmp_path: Path, kafka_broker: str, topic: str) -> None:
     """In the same batch, in a later one, after a deletion, and after the row has come back."""
     flow, target = Flow(tmp_path), place("sqlite", tmp_path)

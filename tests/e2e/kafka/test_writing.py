@@ -147,7 +147,6 @@ MUST_BE: dict[str, Callable[[Orders, str], None]] = {"append": must_be_appended,
     ("source", "mode", "format", "points"),
     [
         pytest.param("table", "append", FORMATS[0], SOME, id="table-append-some"),
-        pytest.param("topic", "merge", FORMATS[0], ("in_commit",), id="topic-merge-some"),
         *(
             pytest.param(source, mode, FORMATS[0], ALL, id=f"{source}-{mode}-all", marks=pytest.mark.full)
             for source in ("table", "topic")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.e2e.flows import Flow
 from tests.e2e.streams.sources import database_of
 from tests.e2e.streams.targets import DeltaPlace, DwPlace, PlaceOfKind, SqlitePlace
+from tests.e2e.target_place import TargetPlace
 from tests.e2e.targets import DuckdbPlace, FolderPlace, IcebergPlace
 
 PASSWORD = {"PG_PASSWORD": "etl-secret", "MY_PASSWORD": "my-etl-secret"}
@@ -20,6 +21,8 @@ PATTERNS = {
     "duck": '  "duck_${table}": {from: "cdc:public.*", to: "duck:${table}", mode: merge}',
     "ice": '  "ice_${table}": {from: "cdc:public.*", to: "ice:${table}", mode: merge}',
 }
+#: Targets that few tests write.
+OTHERS: Mapping[str, type[TargetPlace]] = {"duck": DuckdbPlace, "ice": IcebergPlace, "files": FolderPlace}
 
 
 def write_flow(
@@ -35,6 +38,7 @@ def write_flow(
     dw, pattern = database.dw()
     patterns = "\n".join(PATTERNS[target].replace("DW", pattern) for target in targets)
     entries = named_there(url, f"{patterns}\n{tables}")
+    others = [f"  {name}: {place(folder).connection}\n" for name, place in OTHERS.items() if f"{name}:" in entries]
     flow.write(f"""
 version: 1
 flow: shop
@@ -44,10 +48,7 @@ connections:
   dw: {dw}
   lake: {{type: delta, path: lake}}
   lite: {{type: sqlite, path: lite.db}}
-  duck: {DuckdbPlace(folder).connection}
-  ice: {IcebergPlace(folder).connection}
-  files: {FolderPlace(folder).connection}
-spark: {{url: "{spark}"}}
+{"".join(others)}spark: {{url: "{spark}"}}
 streams:
   cdc: {{from: source, {stream}}}
 tables:
@@ -67,14 +68,10 @@ def place(flow: Flow, url: str, target: str) -> DwPlace | DeltaPlace | SqlitePla
             return DwPlace(url)
         case "lake":
             return DeltaPlace(flow.folder / "lake")
-        case "duck":
-            return PlaceOfKind(DuckdbPlace(flow.folder))
-        case "ice":
-            return PlaceOfKind(IcebergPlace(flow.folder))
-        case "files":
-            return PlaceOfKind(FolderPlace(flow.folder))
-        case _:
+        case "lite":
             return SqlitePlace(flow.folder / "lite.db")
+        case other:
+            return PlaceOfKind(OTHERS[other](flow.folder))
 
 
 def flush(url: str) -> None:

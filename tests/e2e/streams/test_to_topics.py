@@ -78,7 +78,7 @@ def test_what_a_topic_cannot_follow_stops_its_table(
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("on_truncate", ["fail", "ignore"])
+@pytest.mark.parametrize("on_truncate", ["fail", pytest.param("ignore", marks=pytest.mark.full)])
 def test_a_truncated_table(
     tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str, on_truncate: str
 ) -> None:
