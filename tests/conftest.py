@@ -74,8 +74,8 @@ OBJECT_STORES = [
 #: Targets that this process writes alone, whatever the engine: their tests are `full` on Spark, and not run again over
 #: Spark Connect.
 EMBEDDED = ("duckdb", "files", "iceberg", "mysql", "sqlite")
-#: Of those, databases whose suite is long on Sail too, but for the tests marked `smoke`.
-LONG = ("mysql",)
+#: Of those, databases whose suite is long on Sail too, but for the tests marked `smoke`: SQLite's is that of DuckDB.
+LONG = ("duckdb", "mysql")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -60,6 +60,7 @@ def test_a_python_function_made_inside_a_function_runs_on_executors(engine: Engi
 
 
 @pytest.mark.server
+@pytest.mark.full
 def test_an_engine_after_another_has_settings_of_its_own_and_nothing_is_said(tmp_path: Path) -> None:
     """The second JVM must not be the first; nor does any of it write to our output, or show a credential in `ps`."""
     ran = run(
@@ -109,6 +110,7 @@ def test_a_killed_python_leaves_no_jvm_and_the_groups_sigterm_spares_it(tmp_path
 
 
 @pytest.mark.server
+@pytest.mark.full
 def test_verbose_passes_the_jvms_words_on_to_standard_error_only(tmp_path: Path) -> None:
     ran = run(
         """

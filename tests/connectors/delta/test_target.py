@@ -104,7 +104,9 @@ def create(writer: Writer, columns: tuple[Column, ...], layout: Layout = PLAIN) 
     return writer.place.target.create_statements(writer.place.object, columns, layout)
 
 
-@pytest.mark.parametrize("mode", ["append", pytest.param("truncate", marks=pytest.mark.full), "merge"])
+@pytest.mark.parametrize(
+    "mode", ["append", *(pytest.param(one, marks=pytest.mark.full) for one in ("truncate", "merge"))]
+)
 @pytest.mark.parametrize("lost", ["", pytest.param("__HIVE_DEFAULT_PARTITION__", marks=pytest.mark.full)])
 def test_a_text_that_a_partition_would_keep_as_null_is_refused_by_name(writer: Writer, mode: Mode, lost: str) -> None:
     layout = Layout(("name",))
@@ -241,6 +243,7 @@ def test_the_record_survives_a_log_that_forgot_it(writer: Writer) -> None:
         writer.write([row(1)], 1)
 
 
+@pytest.mark.full
 @pytest.mark.needs("Delta's own statements")
 def test_a_restored_table_says_so(writer: Writer) -> None:
     """RESTORE takes the content back and keeps the numbers: the newest number stands with the record of the content."""
