@@ -176,7 +176,7 @@ def test_a_history_is_the_same_in_one_commit_and_in_many(tmp_path: Path, kafka_b
     columns = ("id", "name", "valid_from", "valid_to", "is_current")
     whole, parts = (place("delta", tmp_path).named(name).rows(columns) for name in ("whole", "parts"))
     assert whole == parts
-    assert len(whole) > 20
+    assert len({id for id, *_ in whole}) > 10
 
 
 @pytest.mark.full
