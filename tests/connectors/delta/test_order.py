@@ -13,20 +13,19 @@ from tests.connectors.test_target_order import (
 )
 from tests.connectors.writing import Writer
 
+pytestmark = [pytest.mark.full, pytest.mark.needs("Delta's own statements")]
 
-@pytest.mark.full
+
 def test_statements_leave_out_what_is_older(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "choose", lambda *given: Choice(Way.STATEMENTS))
     must_leave_out_what_is_older(writer)
 
 
-@pytest.mark.full
 def test_statements_count_what_is_older(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "choose", lambda *given: Choice(Way.STATEMENTS))
     must_count_what_is_left_out(writer)
 
 
-@pytest.mark.full
 def test_statements_keep_the_order_of_deleted_rows(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "choose", lambda *given: Choice(Way.STATEMENTS))
     must_keep_orders_of_deleted_rows(writer)
