@@ -20,9 +20,12 @@ from flowctl.connectors.delta import log
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.lake.record import app_id
+from flowctl.model.mode import Mode
 from flowctl.model.table_info import ObjectName
+from flowctl.spec.schema import target_modes
 from tests.connectors.writing import LINEAGE, TABLE
 from tests.e2e.racers import Racers, Track, racers, sail_environment
+from tests.e2e.targets import Databases, Kind, place
 from tests.services import kafka
 from tests.services.s3 import S3Server
 
@@ -154,6 +157,24 @@ def test_postgres(on_sail: Racers, postgres_database: str, mode: str, numbers: i
             return [(int(id), str(name)) for id, name in connection.execute("SELECT id, name FROM t").fetchall()]
 
     raced(on_sail, Track("postgres", {"url": postgres_database}), mode, numbers, read)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("numbers", [LONG])
+@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
+@pytest.mark.parametrize("kind", ["duckdb", "files", "iceberg", "mysql"])
+def test_others(on_sail: Racers, tmp_path: Path, databases: Databases, kind: Kind, mode: Mode, numbers: int) -> None:
+    """What else writes its own commits."""
+    target = place(kind, tmp_path, databases).named("t")
+    if mode not in target_modes(kind):
+        pytest.skip(f"{kind} cannot take mode {mode}")
+    given = {name: str(tmp_path / value) for name, value in target.options.items() if name in ("path", "warehouse")}
+    options = {**target.options, **given, **({"url": target.database} if target.database else {})}
+
+    def read() -> list[Row]:
+        return [(int(str(id)), str(name)) for id, name in target.fetch('SELECT "id", "name" FROM {table}')]
+
+    raced(on_sail, Track(options.pop("type"), options), mode, numbers, read)
 
 
 @pytest.mark.full  # a broker only for it
