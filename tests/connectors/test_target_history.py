@@ -18,16 +18,8 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.sql.versioning import kept_columns, observed_columns
 from tests.connectors.iceberg.iceberg_tables import catalog_of, drop_columns, roll_back
+from tests.connectors.writing import HISTORY as COLUMNS
 from tests.connectors.writing import Row, Writer
-
-COLUMNS = (
-    Column("id", types.INT64),
-    Column("name", types.STRING),
-    Column("valid_from", types.TIMESTAMP),
-    Column("valid_to", types.TIMESTAMP),
-    Column("is_current", types.BOOL),
-    Column("row_hash", types.STRING),
-)
 
 
 def day(number: int) -> dt.datetime:

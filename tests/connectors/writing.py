@@ -26,6 +26,13 @@ TABLE = "orders"
 AT = "2026-02-03T04:05:06.000000Z"
 COLUMNS = (Column("id", types.INT64), Column("name", types.STRING), Column("amount", types.Decimal(12, 2)))
 SOFT = Column("_deleted_at", types.TIMESTAMP)
+HISTORY = (
+    *COLUMNS[:2],
+    Column("valid_from", types.TIMESTAMP),
+    Column("valid_to", types.TIMESTAMP),
+    Column("is_current", types.BOOL),
+    Column("row_hash", types.STRING),
+)
 OWN = (Column(OP_COLUMN, types.STRING), Column(DETECTED_COLUMN, types.BOOL))
 
 Row = Mapping[str, Any]
@@ -52,8 +59,8 @@ class Writer:
         is_here = self.in_memory if in_memory is None else in_memory
         return InMemory(frame.toArrow()) if is_here else OnEngine(frame)
 
-    def void(self, seq: int, **job: Any) -> Commit:
-        done = self.place.target.void(self.job(seq, "append", **job))
+    def void(self, seq: int, mode: Mode = "append", /, **job: Any) -> Commit:
+        done = self.place.target.void(self.job(seq, mode, **job))
         assert done is not None
         return done
 

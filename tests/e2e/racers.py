@@ -8,6 +8,8 @@ show in the rows.
 
 from __future__ import annotations
 
+import datetime as dt
+import hashlib
 import json
 import os
 import random
@@ -25,7 +27,7 @@ from flowctl import delays
 from flowctl.connectors import registry
 from flowctl.connectors.base import OpenContext
 from flowctl.connectors.registry import open as open_connection
-from flowctl.connectors.target import Target
+from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target
 from flowctl.diagnostics import Mark
 from flowctl.engine.start import open_engine
 from flowctl.errors import StateConflict, TransientError
@@ -35,7 +37,7 @@ from flowctl.storage.buffer import Buffer
 from flowctl.storage.options import deltalake_options
 from tests.conftest import TEST_JARS
 from tests.connectors.target_matrix import Place
-from tests.connectors.writing import COLUMNS, Writer, upserts
+from tests.connectors.writing import COLUMNS, HISTORY, Row, Writer, upserts
 
 if TYPE_CHECKING:
     from flowctl.storage.buffer import Buffer
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 #: Before each line that a racer says; engines write to standard output too.
 _SAYS = "racer: "
 _TRIES = 20
+#: The key of a history that is a row of every number.
+OF_ALL = 1
 _LONGEST_DELAY = 0.03
 #: Small enough that three fit beside each other.
 _SPARK = {"spark.driver.memory": "700m", "spark.sql.shuffle.partitions": "1", "spark.ui.enabled": "false"}
@@ -201,18 +205,30 @@ class _Hand:
     def _tried(self, part: str, seq: int, mode: Any) -> bool:
         """Whether the number then is a void."""
         writer, layout = self.writer, Layout(partition_by=self.track.partition_by)
+        columns = HISTORY if mode == "scd2" else COLUMNS
+        fields: dict[str, Any] = {"columns": columns, **({"compared": ("name",)} if mode == "scd2" else {})}
         if part == "void":
-            return writer.void(seq, layout=layout).void
+            return writer.void(seq, mode, layout=layout, **fields).void
         rows = [{"id": 2 * seq + at, "name": self.name, "amount": None} for at in range(2)]
         there = writer.place.target.describe([writer.place.object])[writer.place.object] is not None
-        create = writer.place.target.create_statements(writer.place.object, list(COLUMNS), layout)
-        batch = upserts(*rows) if mode == "merge" else rows
-        fields: dict[str, Any] = {"in_memory": random.random() < 0.8}
+        create = writer.place.target.create_statements(writer.place.object, list(columns), layout)
+        batch = self._observed(seq, rows) if mode == "scd2" else upserts(*rows) if mode == "merge" else rows
+        fields["in_memory"] = random.random() < 0.8
         if part == "disturbed":
             fields["before_commit"] = self._disturb
         if mode == "merge":
             fields["rows"] = len(rows)
         return writer.write(batch, seq, mode, layout=layout, create=() if there else create, **fields).void
+
+    def _observed(self, seq: int, rows: Sequence[Row]) -> list[Row]:
+        """Of a history: keys of this number alone, and one that each number observes anew."""
+        own = {
+            "valid_from": dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(minutes=seq),
+            "row_hash": hashlib.sha256(self.name.encode()).hexdigest(),
+            OP_COLUMN: "U",
+            DETECTED_COLUMN: False,
+        }
+        return [{"id": id, "name": self.name, **own} for id in (*(row["id"] for row in rows), OF_ALL)]
 
     def _disturb(self) -> None:
         """Somebody else's commit without data, as the next version; a number of its own where there is no log."""

@@ -5,6 +5,7 @@ The short form is in `make test`, the long one in `make test-full`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import sqlite3
@@ -24,8 +25,8 @@ from flowctl.model.mode import Mode
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.schema import target_modes
 from tests.connectors.writing import LINEAGE, TABLE
-from tests.e2e.racers import Racers, Track, racers, sail_environment
-from tests.e2e.targets import Databases, Kind, place
+from tests.e2e.racers import OF_ALL, Racers, Track, racers, sail_environment
+from tests.e2e.targets import Databases, Kind, TargetPlace, kinds_with, place
 from tests.services import kafka
 from tests.services.s3 import S3Server
 
@@ -47,8 +48,9 @@ def on_sail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Racers]:
         yield found
 
 
-def raced(field: Racers, track: Track, mode: str, numbers: int, read: Callable[[], list[Row]]) -> None:
-    """Each number's rows are of one racer, or of none where it is a void; and every racer was told so."""
+def raced(field: Racers, track: Track, mode: str, numbers: int, read: Callable[[], list[Row]]) -> dict[int, list[str]]:
+    """Each number's rows are of one racer, or of none where it is a void; and every racer was told so. Returns the
+    racers' names in the rows of each number."""
     field.on(track)
     chosen = random.Random(f"{track} {mode}")
     outcomes: dict[int, list[str]] = {}
@@ -71,6 +73,7 @@ def raced(field: Racers, track: Track, mode: str, numbers: int, read: Callable[[
             wrong[seq] = (told, names[seq])
     print(f"{track.type} {mode}: {numbers} numbers, {Counter(one for told in outcomes.values() for one in told)}")
     assert not wrong, f"{len(wrong)} of {numbers} numbers: {wrong}"
+    return names
 
 
 def delta_track(root: str, **fields: Any) -> Track:
@@ -101,6 +104,18 @@ def rows_of_files(location: TableLocation, files: Sequence[Mapping[str, Any]]) -
             rows = pq.ParquetFile(opened).read().to_pylist()
         found += [(row["id"], row.get("name", file["partitionValues"].get("name"))) for row in rows]
     return found
+
+
+def track_of(target: TargetPlace) -> Track:
+    given = {
+        name: str(target.folder / value) for name, value in target.options.items() if name in ("path", "warehouse")
+    }
+    options = {**target.options, **given, **({"url": target.database} if target.database else {})}
+    return Track(target.kind, {name: value for name, value in options.items() if name != "type"})
+
+
+def read_place(target: TargetPlace) -> list[Row]:
+    return [(int(str(id)), str(name)) for id, name in target.fetch('SELECT "id", "name" FROM {table}')]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -168,13 +183,20 @@ def test_others(on_sail: Racers, tmp_path: Path, databases: Databases, kind: Kin
     target = place(kind, tmp_path, databases).named("t")
     if mode not in target_modes(kind):
         pytest.skip(f"{kind} cannot take mode {mode}")
-    given = {name: str(tmp_path / value) for name, value in target.options.items() if name in ("path", "warehouse")}
-    options = {**target.options, **given, **({"url": target.database} if target.database else {})}
+    raced(on_sail, track_of(target), mode, numbers, lambda: read_place(target))
 
-    def read() -> list[Row]:
-        return [(int(str(id)), str(name)) for id, name in target.fetch('SELECT "id", "name" FROM {table}')]
 
-    raced(on_sail, Track(options.pop("type"), options), mode, numbers, read)
+@pytest.mark.full
+@pytest.mark.parametrize("kind", kinds_with("scd2"))
+def test_histories(on_sail: Racers, tmp_path: Path, databases: Databases, kind: Kind) -> None:
+    """Of each number, only what its winner has observed counts, also for a key that every number observes."""
+    target = place(kind, tmp_path, databases).named("t")
+    names = raced(on_sail, track_of(target), "scd2", 12, lambda: read_place(target))
+    won = [found[0] for found in names.values() if found]
+    versions = target.fetch(f'SELECT "valid_from", "valid_to", "name" FROM {{table}} WHERE "id" = {OF_ALL}')
+    versions.sort(key=lambda version: str(version[0]))
+    assert [name for _, _, name in versions] == [name for name, _ in itertools.groupby(won)]
+    assert [end for _, end, _ in versions] == [*(start for start, _, _ in versions[1:]), None]
 
 
 @pytest.mark.full  # a broker only for it
