@@ -107,11 +107,9 @@ def rows_of_files(location: TableLocation, files: Sequence[Mapping[str, Any]]) -
 
 
 def track_of(target: TargetPlace) -> Track:
-    given = {
-        name: str(target.folder / value) for name, value in target.options.items() if name in ("path", "warehouse")
-    }
-    options = {**target.options, **given, **({"url": target.database} if target.database else {})}
-    return Track(target.kind, {name: value for name, value in options.items() if name != "type"})
+    given = {name: value for name, value in target.options.items() if name != "type"}
+    folders = {name: str(target.folder / given[name]) for name in ("path", "warehouse") if name in given}
+    return Track(target.kind, given | folders | ({"url": target.database} if target.database else {}))
 
 
 def read_place(target: TargetPlace) -> list[Row]:
@@ -191,7 +189,7 @@ def test_others(on_sail: Racers, tmp_path: Path, databases: Databases, kind: Kin
 def test_histories(on_sail: Racers, tmp_path: Path, databases: Databases, kind: Kind) -> None:
     """Of each number, only what its winner has observed counts, also for a key that every number observes."""
     target = place(kind, tmp_path, databases).named("t")
-    names = raced(on_sail, track_of(target), "scd2", 12, lambda: read_place(target))
+    names = raced(on_sail, track_of(target), "scd2", 60, lambda: read_place(target))
     won = [found[0] for found in names.values() if found]
     versions = target.fetch(f'SELECT "valid_from", "valid_to", "name" FROM {{table}} WHERE "id" = {OF_ALL}')
     versions.sort(key=lambda version: str(version[0]))
