@@ -10,6 +10,8 @@ from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientErro
 _LOGIN = (1044, 1045, 1049, 1130, 1251, 1698, 1820, 1862, 2059, 4151)
 RIGHTS = (1142, 1143, 1227, 1370, 1410)
 _LOCKS = (1205, 1213, 3572)
+#: A table or a column that was not there a moment ago: DDL is no part of a transaction.
+_MADE_MEANWHILE = (1050, 1060)
 _CONNECTION = (1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317, 1412, 1927, 2002, 2003, 2005, 2006,
                2013, 2055, 3024, 4031)  # fmt: skip
 _READ_ONLY = (1290, 1792, 1836)
@@ -43,6 +45,8 @@ def explained(error: Exception, place: str, user: str) -> FlowctlError:
         return TableError(message, hint=f"GRANT what is missing to {user}")
     if code in _LOCKS:
         return WriteConflict(message, hint="Try again: another transaction holds a lock")
+    if code in _MADE_MEANWHILE:
+        return WriteConflict(message, hint="Try again: somebody else has made it in the same moment")
     if code in _CONNECTION:
         return TransientError(message, hint="Check that the server is up and can be reached")
     if code in _READ_ONLY:
