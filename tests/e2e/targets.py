@@ -6,12 +6,13 @@ A place is a table of one kind: its connection in the spec, and its content as s
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Self, get_args
 
 from flowctl.engine.session import reachable
+from flowctl.model.mode import Mode
 from flowctl.spec.schema import target_modes
 from tests.e2e.flows import (
     Row,
@@ -325,6 +326,20 @@ KINDS: tuple[Kind, ...] = tuple(_BY_KIND)
 def kinds_with(*modes: str) -> tuple[Kind, ...]:
     """Those that can take all of ``modes``."""
     return tuple(kind for kind in KINDS if set(modes) <= set(target_modes(kind)))
+
+
+#: Those that the engine writes. This process writes all others, whatever the engine is.
+BY_ENGINE: tuple[Kind, ...] = ("delta", "postgres")
+
+
+def in_turn(variants: Iterable[str], kinds: Sequence[Kind] = KINDS, turn: int = 0) -> list[tuple[Kind, str]]:
+    """For what takes long: pairs of each kind with one of ``variants``, in turn, and of what the engine writes with all
+    of them. Of variants that are modes, those that the target can take."""
+    pairs = []
+    for number, kind in enumerate(kinds, turn):
+        able = [one for one in variants if one not in get_args(Mode) or one in target_modes(kind)]
+        pairs += [(kind, one) for one in (able if kind in BY_ENGINE else [able[number % len(able)]])]
+    return pairs
 
 
 #: Databases: each of their tables is read and changed by SQL.

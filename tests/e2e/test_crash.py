@@ -11,7 +11,7 @@ import pytest
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow, sqlite_rows
 from tests.e2e.orders import MODES, must_be_right, write_flow
-from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, in_turn, place
 from tests.storage.stores import Bucket
 
 KILLED = -9
@@ -75,8 +75,7 @@ def test_a_killed_client_of_a_connect_server_loses_and_doubles_nothing(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "mode"), in_turn(MODES))
 def test_a_killed_apply_loses_and_doubles_nothing(kind: Kind, mode: str, tmp_path: Path, databases: Databases) -> None:
     flow = Flow(tmp_path, ENV)
     walk_the_protocol(flow, mode, place(kind, tmp_path, databases), "local[2]")

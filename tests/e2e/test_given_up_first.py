@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow, sqlite_script
 from tests.e2e.orders import MODES, SPEC
-from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, in_turn, place
 
 KILLED = -9
 EXPECTATION = ", expect: [{column: note, not_null: true, on_fail: quarantine}]"
@@ -26,12 +25,6 @@ COMMANDS = {
 OPTIONS = {"refresh": ("--full-refresh", "orders")}
 #: The number is begun, and not committed.
 BEGUN = POINTS[POINTS.index("after_intent") : POINTS.index("after_commit")]
-#: Delta's table is created by the void, or was by the killed run; the others' come with their first commit.
-SOME: dict[Kind, tuple[Point, ...]] = dict.fromkeys(KINDS, ("after_quarantine",)) | {
-    "delta": ("after_quarantine", "before_commit"),
-    "files": ("after_quarantine", "in_commit"),
-    "postgres": ("in_commit",),
-}
 
 
 def load_after_giving_up(flow: Flow, target: TargetPlace, mode: str, way: str, point: Point, spark: str) -> None:
@@ -83,26 +76,17 @@ def test_a_table_whose_columns_are_not_known_yet_is_loaded(tmp_path: Path) -> No
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("kind", "mode", "way", "points", "spark"),
+    ("kind", "mode", "way", "spark"),
     [
-        pytest.param("delta", "append", "set", SOME["delta"], "sail", id="delta-some"),
-        *(
-            pytest.param(kind, "append", "set", points, "sail", id=f"{kind}-some", marks=pytest.mark.full)
-            for kind, points in SOME.items()
-            if kind != "delta"
-        ),
-        pytest.param("delta", "merge", "set", SOME["delta"], "local[2]", id="delta-spark", marks=pytest.mark.full),
-        *(
-            pytest.param(kind, mode, way, BEGUN, "sail", id=f"{kind}-{mode}-{way}", marks=pytest.mark.full)
-            for kind in KINDS
-            for mode, way in [*((mode, "set") for mode in MODES), ("append", "reset"), ("append", "refresh")]
-        ),
+        ("delta", "merge", "set", "local[2]"),
+        *((kind, mode, "set", "sail") for kind, mode in in_turn(MODES)),
+        *((kind, "append", way, "sail") for kind in ("delta", "files", "postgres") for way in ("reset", "refresh")),
     ],
 )
 def test_a_table_whose_first_number_is_given_up_is_loaded(
-    kind: Kind, mode: str, way: str, points: Sequence[Point], spark: str, tmp_path: Path, databases: Databases
+    kind: Kind, mode: str, way: str, spark: str, tmp_path: Path, databases: Databases
 ) -> None:
-    for point in points:
+    for point in BEGUN:
         flow = Flow(tmp_path / point, ENV)
         target = place(kind, flow.folder, databases)
         load_after_giving_up(flow, target.named(point), mode, way, point, spark)

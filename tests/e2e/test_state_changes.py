@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.flows import Flow
 from tests.e2e.orders import MODES, Source, must_be_right, write_flow
-from tests.e2e.targets import ENV, KINDS, Databases, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, in_turn, place
 
 STOPPED = 6
 Accident = Callable[[Flow], None]
@@ -79,9 +79,10 @@ def test_after_an_accident_the_target_is_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("accident", ACCIDENTS)
+@pytest.mark.parametrize(
+    ("accident", "kind", "mode"),
+    [(accident, *pair) for turn, accident in enumerate(ACCIDENTS) for pair in in_turn(MODES, turn=turn)],
+)
 def test_after_every_accident_every_target_is_right(
     accident: str,
     kind: Kind,

@@ -14,7 +14,7 @@ import pytest
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow
 from tests.e2e.kafka.test_topics import write_tables
-from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, kinds_with, place
+from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, in_turn, kinds_with, place
 from tests.services import kafka
 
 Form = Literal["keys", "debezium", "maxwell"]
@@ -83,8 +83,7 @@ def write_flow(flow: Flow, address: str, topic: str, target: TargetPlace, form: 
         pytest.param("sqlite", "debezium", ("after_commit",), id="debezium-some"),
         *(
             pytest.param(kind, form, POINTS, id=f"{form}-{kind}", marks=pytest.mark.full)
-            for form in FORMATS
-            for kind in kinds_with("merge")
+            for kind, form in in_turn(FORMATS, kinds_with("merge"))
         ),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow
 from tests.e2e.kafka.test_topics import write_tables
-from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, kinds_with, place
+from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, in_turn, kinds_with, place
 from tests.services import kafka
 
 Mode = Literal["merge", "scd2"]
@@ -182,8 +182,7 @@ def test_what_is_ignored_is_counted(
         pytest.param("delta", "merge", ("after_commit",), id="merge-some"),
         *(
             pytest.param(kind, mode, POINTS, id=f"{mode}-{kind}", marks=pytest.mark.full)
-            for mode in MODES
-            for kind in kinds_with("merge", "scd2")
+            for kind, mode in in_turn(MODES, kinds_with("merge", "scd2"))
         ),
     ],
 )

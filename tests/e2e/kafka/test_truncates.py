@@ -15,7 +15,7 @@ import pytest
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow
 from tests.e2e.kafka.test_topics import write_tables
-from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, kinds_with, place
+from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, in_turn, kinds_with, place
 from tests.services import kafka
 
 Mode = Literal["hard", "soft", "scd2", "ordered", "ordered-scd2"]
@@ -133,8 +133,7 @@ def test_a_dry_run_counts_what_a_truncate_deletes(tmp_path: Path, kafka_broker: 
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", kinds_with("merge", "scd2"))
+@pytest.mark.parametrize(("kind", "mode"), in_turn(MODES, kinds_with("merge", "scd2")))
 def test_whatever_is_killed(
     kind: Kind, mode: Mode, tmp_path: Path, databases: Databases, kafka_broker: str, topic: str
 ) -> None:
