@@ -18,7 +18,7 @@ from flowctl.connectors.delta import maintenance
 from flowctl.connectors.delta.actions import may_match
 from flowctl.connectors.delta.features import NESTED_NOT_NULL
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.log import checkpoint_hint, read_live_files
+from flowctl.connectors.delta.log import FOLDER, checkpoint_hint, read_live_files
 from flowctl.connectors.delta.record import creator, newest_record
 from flowctl.connectors.delta.types import Action, columns_of, has_nested_not_null
 from flowctl.connectors.lake import table as lake
@@ -218,9 +218,10 @@ class OpenTable:
             )
 
 
-def open_table(location: TableLocation, *, hint: str = OTHER_PATH, again: bool = True) -> OpenTable | None:
+def open_table(location: TableLocation, *, hint: str = OTHER_PATH, tries: int = 3) -> OpenTable | None:
     """The table's newest version, or None if nothing exists there. :class:`TableError` if something else does, with
-    ``hint``."""
+    ``hint``. A log without an entry is nothing: whoever was to write the first one was killed, had no space, or is
+    about to."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -228,10 +229,11 @@ def open_table(location: TableLocation, *, hint: str = OTHER_PATH, again: bool =
     try:
         return OpenTable(location, DeltaTable(location.url, storage_options=location.options or None))
     except TableNotFoundError:
-        there = _foreign_names(location)
-        if there and again and "_delta_log" in there:  # created in the meantime
-            return open_table(location, hint=hint, again=False)
-        if there:
+        there = _names_in(location) - {"_flowctl"}  # the table's lease is older than the table
+        has_log = FOLDER in there and any(name[0] not in "._" for name in _names_in(location, FOLDER))
+        if has_log and tries > 1:  # created in the meantime
+            return open_table(location, hint=hint, tries=tries - 1)
+        if has_log or there - {FOLDER}:
             raise TableError(
                 f"{location.url} holds files that are not a Delta table",
                 hint=hint,
@@ -278,15 +280,15 @@ def find_standing(location: TableLocation, record: Record) -> Record | None:
     return table.standing(record) if table is not None else None
 
 
-def _foreign_names(location: TableLocation) -> set[str]:
-    """Names in the folder except flowctl's own (the table's lease is older than the table)."""
+def _names_in(location: TableLocation, folder: str = "") -> set[str]:
+    """What is in the table's folder, or in one of its folders."""
+    url = f"{location.url.rstrip('/')}/{folder}".rstrip("/")
     try:
-        paths = location.file_system().ls(location.url, detail=False)
+        paths = location.file_system().ls(url, detail=False)
     except FileNotFoundError:
         return set()
-    folder = location.url.rstrip("/").rpartition("/")[2]
     names = {str(path).rstrip("/").rpartition("/")[2] for path in paths}
-    return names - {"_flowctl", folder, ""}
+    return names - {url.rpartition("/")[2], ""}
 
 
 def _features(table: DeltaTable) -> set[str]:

@@ -284,3 +284,14 @@ def _identity(file: Action) -> str:
 
 def _files(location: TableLocation) -> tuple[Action, ...]:
     return open_existing(location).files
+
+
+def test_a_log_without_an_entry_is_no_table_yet(tmp_path: Path) -> None:
+    """Whoever was to write the first entry was killed, had no space, or is about to."""
+    location = TableLocation(str(tmp_path / "t"), {})
+    (tmp_path / "t" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "t" / "_delta_log" / ".00000000000000000000.json.0a1b").touch()
+    assert open_table(location) is None
+    (tmp_path / "t" / "part-0.parquet").touch()
+    with pytest.raises(TableError, match="holds files that are not a Delta table"):
+        open_table(location)
