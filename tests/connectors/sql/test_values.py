@@ -19,6 +19,9 @@ NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.decima
 @given(st.lists(NUMBERS, max_size=5))
 @example([2**53 + 1, 0.5])  # no float is equal to the integer
 @example([1, 0.1, None])
+@example([2.316968527929002e-223])
+@example([None, 1.5e-77, "0e-77"])
+@example(["1.5e-77", "x"])
 @example(["1.10", 2, 2.5])
 def test_decimals_are_exact_whatever_they_are_stored_as(stored: list[Any]) -> None:
     expected = [_exactly(value) for value in stored]
@@ -36,7 +39,10 @@ def _exactly(value: Any) -> Any:
     """A float is the shortest decimal that reads back as the same float."""
     if value is None:
         return None
-    exact = decimal.Decimal(value if isinstance(value, str) else repr(value))
+    try:
+        exact = decimal.Decimal(value if isinstance(value, str) else repr(value))
+    except decimal.InvalidOperation:
+        return NOT_A_DECIMAL
     if not exact.is_finite():
         return NOT_A_DECIMAL
     with decimal.localcontext(prec=400):
