@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,10 +22,9 @@ from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.lake.record import app_id
 from flowctl.model.mode import Mode
 from flowctl.model.table_info import ObjectName
-from flowctl.spec.schema import target_modes
 from tests.connectors.writing import LINEAGE, TABLE
 from tests.e2e.racers import OF_ALL, Racers, Track, racers, sail_environment
-from tests.e2e.targets import Databases, Kind, TargetPlace, kinds_with, place
+from tests.e2e.targets import KINDS, Databases, Kind, TargetPlace, kinds_with, place
 from tests.services import kafka
 from tests.services.s3 import S3Server
 
@@ -146,41 +144,15 @@ def test_delta_on_an_object_store(
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("numbers", [SHORT, pytest.param(LONG, marks=pytest.mark.full)])
-def test_sqlite(on_sail: Racers, tmp_path: Path, mode: str, numbers: int) -> None:
-    path = tmp_path / "target.db"
-
-    def read() -> list[Row]:
-        connection = sqlite3.connect(path)
-        try:
-            return connection.execute("SELECT id, name FROM t").fetchall()
-        finally:
-            connection.close()
-
-    raced(on_sail, Track("sqlite", {"path": str(path)}), mode, numbers, read)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("numbers", [SHORT, pytest.param(LONG, marks=pytest.mark.full)])
-def test_postgres(on_sail: Racers, postgres_database: str, mode: str, numbers: int) -> None:
-    import psycopg
-
-    def read() -> list[Row]:
-        with psycopg.connect(postgres_database) as connection:
-            return [(int(id), str(name)) for id, name in connection.execute("SELECT id, name FROM t").fetchall()]
-
-    raced(on_sail, Track("postgres", {"url": postgres_database}), mode, numbers, read)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("numbers", [LONG])
-@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
-@pytest.mark.parametrize("kind", ["duckdb", "files", "iceberg", "mysql"])
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [
+        *((kind, SHORT) for kind in ("postgres", "sqlite")),
+        *(pytest.param(kind, LONG, marks=pytest.mark.full) for kind in KINDS if kind != "delta"),
+    ],
+)
 def test_others(on_sail: Racers, tmp_path: Path, databases: Databases, kind: Kind, mode: Mode, numbers: int) -> None:
-    """What else writes its own commits."""
     target = place(kind, tmp_path, databases).named("t")
-    if mode not in target_modes(kind):
-        pytest.skip(f"{kind} cannot take mode {mode}")
     raced(on_sail, track_of(target), mode, numbers, lambda: read_place(target))
 
 
