@@ -28,7 +28,10 @@ _SPARK = {
 }
 GAPS: Mapping[str, Mapping[str, Gap]] = {
     "spark": _SPARK,
-    "connect": _SPARK,
+    "connect": {
+        **_SPARK,
+        "files that flowctl reads": Gap("Avro, timestamps in ORC, partitions and paths are refused"),
+    },
     "sail": {
         "added columns": Gap("columns.add is refused"),
         "clustering": Gap("clustering is refused"),

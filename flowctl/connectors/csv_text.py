@@ -2,8 +2,8 @@
 typed parsing accepts 0x1F as a number and more digits than a decimal can hold. A value that is not exactly of its type
 is refused.
 
-Executors run this without flowctl: whoever ships it registers this module to be pickled by value, so it may use only
-pyarrow, the standard library and constants.
+Executors run this without flowctl: whoever ships it registers this module and those that it imports to be pickled by
+value, so it may use only pyarrow, the standard library and constants.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
+
+from flowctl.connectors.decimal_text import decimals
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,8 @@ def _converted(texts: pa.Array, column: Field) -> pa.Array:
         with_zone = pc.cast(pc.if_else(zoned, texts, nothing), kind)
         without = pc.cast(pc.if_else(zoned, nothing, texts), pa.timestamp("us"))
         return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC"))
+    if pa.types.is_decimal(kind):
+        return decimals(texts, kind)
     values = pc.cast(texts, kind)
     if pa.types.is_floating(kind):
         is_given = pc.match_substring(texts, "Infinity")

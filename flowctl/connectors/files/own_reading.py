@@ -64,10 +64,10 @@ def own_frame(
 
 def _shipped() -> tuple[ModuleType, ...]:
     """What executors run."""
-    from flowctl.connectors import csv_text
+    from flowctl.connectors import csv_text, decimal_text
     from flowctl.connectors.files import csv_parts, json_parts, parts, text_parts, whole_parts
 
-    return csv_text, csv_parts, json_parts, parts, text_parts, whole_parts
+    return csv_text, decimal_text, csv_parts, json_parts, parts, text_parts, whole_parts
 
 
 def _reader(

@@ -11,6 +11,7 @@ from flowctl.connectors.exact import require_possible
 from flowctl.connectors.mysql.types import data_type, is_spatial
 from flowctl.connectors.refusal import PREFIX, error_of, refusal
 from flowctl.connectors.sql import values
+from flowctl.connectors.text_columns import from_text
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -40,7 +41,7 @@ def converted(texts: Sequence[Any] | pa.Array, here: Column, wanted: Column) -> 
     natural = replace(here, type=data_type(here.native))
     if types.BINARY in (natural.type, wanted.type) and natural.type != wanted.type:
         require_possible(natural, wanted)
-    return to_arrow(texts, here, wanted)
+    return to_arrow(texts, natural, wanted)
 
 
 def to_arrow(texts: Sequence[Any] | pa.Array, here: Column, wanted: Column) -> pa.Array:
@@ -50,6 +51,8 @@ def to_arrow(texts: Sequence[Any] | pa.Array, here: Column, wanted: Column) -> p
 
     try:
         whole = texts if isinstance(texts, pa.Array) else pa.array(texts, _raw_type(wanted.type))
+        if here.type == types.STRING != wanted.type and not isinstance(wanted.type, Array | Struct):
+            return from_text(whole, wanted.type)
         return _converted(whole, wanted.type)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         raise _refused(texts.to_pylist() if isinstance(texts, pa.Array) else texts, here, wanted) from error
@@ -64,6 +67,8 @@ def _raw_type(kind: DataType) -> pa.DataType:
 def _converted(texts: pa.Array, kind: DataType) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
+
+    from flowctl.connectors.decimal_text import decimals
 
     arrow = arrow_type(kind)
     match kind:
@@ -83,6 +88,8 @@ def _converted(texts: pa.Array, kind: DataType) -> pa.Array:
         case types.TIMESTAMP:
             local = texts.cast(pa.timestamp("us"))
             return pc.assume_timezone(values.in_calendar(local), "UTC")
+        case Decimal():
+            return decimals(texts, arrow)
         case Array() | Struct():
             return values.to_arrow(texts.to_pylist(), kind)
         case _:

@@ -65,8 +65,10 @@ def _converted(values: Sequence[Any], kind: DataType, stored: set[type]) -> pa.A
             _require(stored <= {str})
             return in_calendar(_timestamps(values, arrow))
         case Decimal():
+            from flowctl.connectors.decimal_text import decimals
+
             _require(bytes not in stored)
-            return _require_digits_of_decimals(_digits(values, stored)).cast(arrow)
+            return decimals(_digits(values, stored), arrow)
         case Array(item):
             _require(stored <= {str})
             return _lists([None if value is None else json.loads(value) for value in values], item)
@@ -109,17 +111,6 @@ def _digits(values: Sequence[Any], stored: set[type]) -> pa.Array:
     return _converted(values, types.STRING, stored)
 
 
-def _require_digits_of_decimals(texts: pa.Array) -> pa.Array:
-    """``texts``, without a number that needs more than 38 decimal places: Arrow takes some of them (`1.5e-77`) for
-    zero."""
-    import pyarrow.compute as pc
-
-    for text in texts.filter(pc.match_substring_regex(texts, _TINY)).to_pylist():
-        with contextlib.suppress(decimal.InvalidOperation):  # no number: Arrow says so
-            _require(int(decimal.Decimal(text).normalize(_WIDE).as_tuple().exponent) >= -38)
-    return texts
-
-
 def _text(value: Any) -> str | None:
     """Integers as digits, floats as the shortest text that reads back as the same float."""
     return value if value is None or isinstance(value, str) else repr(value)
@@ -160,8 +151,6 @@ def _texts(values: Sequence[str | None]) -> pa.Array:
             return pa.array(values, pa.string())
 
 
-#: What may need more than 38 decimal places.
-_TINY = r"[eE]-[0-9]{2}|\.[0-9]{39}"
 _OFFSET = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
 
 

@@ -23,6 +23,7 @@ def test_orc_brings_its_types(spark: SparkSession, inbox: Path, source: Any) -> 
     assert spark_rows(spark, source, files("t.orc"))[0] == {"i": 1, "d": Decimal("1.10"), "s": {"x": 1}}
 
 
+@pytest.mark.needs("files that flowctl reads")
 def test_orc_brings_timestamps(spark: SparkSession, inbox: Path, source: Any) -> None:
     """Those without a zone are the time of day as written, whatever zones writer and session are in."""
     first = dt.datetime(2025, 3, 30, 2, 30, 0, 123456)
@@ -42,6 +43,7 @@ def test_orc_brings_timestamps(spark: SparkSession, inbox: Path, source: Any) ->
     assert read["t"].astimezone(dt.UTC) == first.replace(tzinfo=dt.UTC)
 
 
+@pytest.mark.needs("files that flowctl reads")
 @pytest.mark.parametrize(
     ("values", "words"),
     [

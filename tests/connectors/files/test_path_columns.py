@@ -20,10 +20,30 @@ from pyarrow import orc
 from flowctl.connectors.files.formats import Format
 from flowctl.connectors.files.path_columns import path_texts
 from flowctl.errors import TableError
+from tests import engines
 from tests.connectors.reading import describe, files, spark_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.mark.skipif(engines.UNDER_TEST != "connect", reason="any other Spark of the tests has flowctl's readers")
+@pytest.mark.parametrize(
+    ("form", "more", "what"),
+    [
+        ("avro", {}, "`format.type` avro"),
+        ("parquet", {"partitions": {"day": "date"}}, "`format.partitions`"),
+        ("csv", {"source_file": True}, "`format.source_file`"),
+    ],
+)
+def test_what_only_flowctl_reads_is_refused_where_it_is_not(
+    spark: SparkSession, inbox: Path, source: Any, form: str, more: dict[str, Any], what: str
+) -> None:
+    write(inbox / f"day=2026-11-01/1.{form}", 1)
+    with pytest.raises(TableError, match=f"{what} can only be read by flowctl itself") as refused:
+        spark_rows(spark, source, files(f"**/*.{form}", **more))
+    assert "sail" in str(refused.value.hint)
+
 
 FORMATS = ("csv", "jsonl", "parquet", "orc", "avro")
 
@@ -45,6 +65,7 @@ def write(file: Path, id: int) -> None:
                 fastavro.writer(stream, schema, [{"id": str(id)}])
 
 
+@pytest.mark.needs("files that flowctl reads")
 @pytest.mark.parametrize("form", FORMATS)
 def test_partitions_and_paths(spark: SparkSession, inbox: Path, source: Any, form: str) -> None:
     folders = {
@@ -107,6 +128,7 @@ def test_values_are_decoded_as_their_writers_encode_them(value: str) -> None:
     assert path_texts(format, f"p={quote(value, safe='')}/1.csv") == (value,)
 
 
+@pytest.mark.needs("files that flowctl reads")
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
 def test_avro_brings_its_types(spark: SparkSession, inbox: Path, source: Any, codec: str) -> None:
     """Exactly: what no type of a table has is text or refused, and never rounded."""
@@ -145,6 +167,7 @@ def test_avro_brings_its_types(spark: SparkSession, inbox: Path, source: Any, co
     assert read[0] == wanted
 
 
+@pytest.mark.needs("files that flowctl reads")
 def test_avro_files_come_together_by_name(spark: SparkSession, inbox: Path, source: Any) -> None:
     def put(name: str, fields: dict[str, str], *rows: dict[str, Any]) -> None:
         made = [{"name": field, "type": kind} for field, kind in fields.items()]

@@ -13,12 +13,13 @@ from flowctl.connectors.sql.values import Misfit, to_arrow
 from flowctl.model.types import Decimal
 
 KIND = Decimal(38, 9)
-NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.decimals(-(10**28), 10**28, places=9).map(str)
+NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.decimals(-(10**38), 10**38, places=9).map(str)
 
 
 @given(st.lists(NUMBERS, max_size=5))
 @example([2**53 + 1, 0.5])  # no float is equal to the integer
 @example([1, 0.1, None])
+@example(["99999999999999999999999999999999999999"])  # 47 digits
 @example([2.316968527929002e-223])
 @example([None, 1.5e-77, "0e-77"])
 @example(["1.5e-77", "x"])

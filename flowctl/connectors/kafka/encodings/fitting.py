@@ -25,6 +25,8 @@ def fitted(values: pa.Array, field: Field, kind: DataType, reader: Mapping[str, 
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from flowctl.connectors.decimal_text import decimals
+
     if field.type == kind:
         return values
     match field.type, kind:
@@ -44,8 +46,8 @@ def fitted(values: pa.Array, field: Field, kind: DataType, reader: Mapping[str, 
         case Array(one), Array(other):
             items = fitted(values.values, replace(field, type=one), other, {})
             return pa.ListArray.from_arrays(values.offsets, items, mask=values.is_null())
-        case types.STRING, Decimal(_, scale):
-            return values.cast(pa.decimal256(76, scale)).cast(arrow_type(kind))
+        case types.STRING, Decimal():
+            return decimals(values, arrow_type(kind))
         case (one, Decimal(_, scale)) if one in _INTEGERS or isinstance(one, Decimal):
             exact = values.cast(pa.decimal256(76, max(scale, one.scale if isinstance(one, Decimal) else 0)))
             return exact.cast(arrow_type(kind))

@@ -167,15 +167,11 @@ def _decimals(written: list[bytes], kind: Decimal) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from flowctl.connectors.decimal_text import decimals
+
     texts = pa.array([None if text == _NULL else text for text in written], pa.binary()).cast(pa.string())
     _require(pc.match_substring_regex(texts, _NUMBER))
-
-    def convert(part: pa.StringArray) -> pa.Array:
-        made = part.cast(arrow_type(kind))
-        made.validate(full=True)  # the cast does not look at the precision
-        return made
-
-    return _converted(pc.utf8_trim(texts, '"'), convert)
+    return _converted(pc.utf8_trim(texts, '"'), lambda part: decimals(part, arrow_type(kind)))
 
 
 def typed(values: pa.Array, kind: DataType) -> pa.Array:

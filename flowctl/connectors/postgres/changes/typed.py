@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_type
+from flowctl.connectors.postgres.types import NativeType, data_type
 from flowctl.connectors.refusal import error_of, refusal
+from flowctl.connectors.text_columns import from_text
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array
@@ -50,6 +52,8 @@ def _typed(texts: pa.Array, wanted: Column, base: str) -> pa.Array:
         return pc.equal(texts, "t")
     if kind == types.BINARY:
         return pa.array([None if text is None else bytes.fromhex(text[2:]) for text in texts.to_pylist()], pa.binary())
+    if data_type(NativeType(base, -1)) == types.STRING:
+        return from_text(texts, kind)
     return texts.cast(arrow_type(kind))
 
 

@@ -1,0 +1,132 @@
+"""Texts as decimals, alone and as every reader of texts has them."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from flowctl.connectors import csv_text
+from flowctl.connectors.arrow import arrow_type
+from flowctl.connectors.decimal_text import decimals
+from flowctl.connectors.files.own_reading import field_of
+from flowctl.connectors.kafka.encodings import json_values
+from flowctl.connectors.kafka.encodings.fitting import fitted
+from flowctl.connectors.kafka.unfit import Refused
+from flowctl.connectors.mysql.columns import to_arrow as mysql_column
+from flowctl.connectors.postgres.changes.typed import typed as postgres_column
+from flowctl.connectors.sql.values import Misfit, to_arrow
+from flowctl.connectors.written_fields import Field
+from flowctl.errors import FlowctlError
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import Decimal
+
+EXACT = decimal.Context(prec=2_000)
+KINDS = st.integers(1, 38).flatmap(lambda digits: st.builds(Decimal, st.just(digits), st.integers(0, digits)))
+SIGNS, DIGITS = (
+    st.sampled_from(["", "-", "+"]),
+    st.text("0123456789", max_size=80) | st.integers(0, 300).map("0".__mul__),
+)
+EXPONENTS = (
+    st.just("") | st.integers(-400, 400).map("e{}".format) | st.sampled_from(["E-0", "e-9999999999", "E" + "9" * 30])
+)
+NUMBERS = st.builds("{}{}.{}{}".format, SIGNS, DIGITS, DIGITS, EXPONENTS) | st.builds(
+    "{}{}{}".format, SIGNS, DIGITS, EXPONENTS
+)
+
+
+@given(st.lists(st.none() | NUMBERS, max_size=4), KINDS)
+@example(["4"], Decimal(38, 38))
+@example(["1e-77", None], Decimal(10, 2))
+@example([f"0.{'0' * 76}1"], Decimal(10, 2))
+@example(["1_0"], Decimal(10, 2))
+@example(["\u0661"], Decimal(10, 2))  # a digit in Arabic
+@example(["Infinity"], Decimal(10, 2))
+@example(["1.50", None, "15e-1", "0e-99"], Decimal(3, 2))
+def test_a_text_is_exactly_the_decimal_or_refused(texts: list[str | None], kind: Decimal) -> None:
+    expected = [None if text is None else _exact(text, kind) for text in texts]
+    if REFUSED in expected:
+        with pytest.raises(pa.ArrowInvalid):
+            decimals(pa.array(texts, pa.string()), arrow_type(kind))
+    else:
+        made = decimals(pa.array(texts, pa.string()), arrow_type(kind))
+        made.validate(full=True)
+        assert made.to_pylist() == expected
+
+
+REFUSED = "refused"
+
+
+def _exact(text: str, kind: Decimal) -> decimal.Decimal | str:
+    if not text.isascii() or "_" in text:
+        return REFUSED
+    try:
+        number = decimal.Decimal(text)
+        rounded = number.quantize(decimal.Decimal(1).scaleb(-kind.scale), context=EXACT)
+    except decimal.InvalidOperation:
+        return REFUSED
+    fits = (
+        number.is_finite() and rounded == number and abs(number) < decimal.Decimal(10) ** (kind.precision - kind.scale)
+    )
+    return number if fits else REFUSED
+
+
+@pytest.mark.parametrize("read", ["mysql", "postgres_change"])
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("0x1F", types.INT64), ("1e999", types.DOUBLE), ("2024-01-01 noon", types.DATE), ("1e3", Decimal(10, 2))],
+    ids=str,
+)
+def test_a_text_that_arrow_would_take_for_another_value_is_refused(read: str, text: str, kind: types.DataType) -> None:
+    reader = {"mysql": _mysql, "postgres_change": _postgres_change}[read]
+    with pytest.raises(FlowctlError, match="holds a value that is not exactly"):
+        reader(text, kind)
+
+
+def _csv(text: str, kind: Decimal) -> pa.Array:
+    return csv_text.converted(pa.array([text]), field_of(Column("n", kind)))
+
+
+def _json_message(text: str, kind: Decimal) -> pa.Array:
+    return json_values.decoded([f'{{"n": "{text}"}}'.encode()], [Column("n", kind)])[0]
+
+
+def _avro_text(text: str, kind: Decimal) -> pa.Array:
+    return fitted(pa.array([text]), Field(types.STRING, "string"), kind, {})
+
+
+def _sqlite(text: str, kind: Decimal) -> pa.Array:
+    return to_arrow([text], kind)
+
+
+def _mysql(text: str, kind: types.DataType) -> pa.Array:
+    return mysql_column([text], Column("n", types.STRING, native="text"), Column("n", kind))
+
+
+def _postgres_change(text: str, kind: types.DataType) -> pa.Array:
+    return postgres_column(pa.array([text]), Column("n", kind), "text", "text")
+
+
+READERS = [_csv, _json_message, _avro_text, _sqlite, _mysql, _postgres_change]
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__[1:])
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("4", Decimal(38, 38)),
+        ("99999999999999999999999999999", Decimal(38, 10)),
+        ("100000000000000000000.5", Decimal(38, 18)),
+        (f"0.{'0' * 76}1", Decimal(38, 38)),
+    ],
+)
+def test_a_number_that_overflows_is_refused(read: Callable[[str, Decimal], pa.Array], text: str, kind: Decimal) -> None:
+    refusals = (pa.ArrowInvalid, csv_text.Misfit, Refused, Misfit, FlowctlError)
+    with pytest.raises(refusals):
+        read(text, kind)
+    assert read("0.5", Decimal(38, 38)).to_pylist() == [decimal.Decimal("0.5")]
