@@ -60,7 +60,7 @@ def text_shape(kind: DataType) -> str:
         case types.FLOAT | types.DOUBLE:
             return r"^\s*[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|Infinity|NaN)\s*$"
         case types.DATE:
-            return r"^\d{4}-\d{2}-\d{2}$"
+            return rf"^{_DAY}$"
         case types.TIMESTAMP_NTZ:
             return rf"^{_MOMENT}$"
         case types.TIMESTAMP:
@@ -69,4 +69,6 @@ def text_shape(kind: DataType) -> str:
             return r"(?i)^\s*(true|false|t|f|yes|no|y|n|1|0)\s*$"
 
 
-_MOMENT = r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?"
+#: Readers of dates do not agree on a year 0.
+_DAY = r"(\d{3}[1-9]|\d{2}[1-9]\d|\d[1-9]\d{2}|[1-9]\d{3})-\d{2}-\d{2}"
+_MOMENT = _DAY + r"([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?"

@@ -1,7 +1,8 @@
-"""Texts as decimals, alone and as every reader of texts has them."""
+"""Texts as decimals, days and moments: exactly, or refused, whoever reads them."""
 
 from __future__ import annotations
 
+import datetime as dt
 import decimal
 from collections.abc import Callable
 
@@ -24,7 +25,7 @@ from flowctl.connectors.written_fields import Field
 from flowctl.errors import FlowctlError
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.model.types import Decimal
+from flowctl.model.types import DataType, Decimal
 
 EXACT = decimal.Context(prec=2_000)
 KINDS = st.integers(1, 38).flatmap(lambda digits: st.builds(Decimal, st.just(digits), st.integers(0, digits)))
@@ -76,43 +77,35 @@ def _exact(text: str, kind: Decimal) -> decimal.Decimal | str:
     return number if fits else REFUSED
 
 
-@pytest.mark.parametrize("read", ["mysql", "postgres_change"])
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [("0x1F", types.INT64), ("1e999", types.DOUBLE), ("2024-01-01 noon", types.DATE), ("1e3", Decimal(10, 2))],
-    ids=str,
-)
-def test_a_text_that_arrow_would_take_for_another_value_is_refused(read: str, text: str, kind: types.DataType) -> None:
-    reader = {"mysql": _mysql, "postgres_change": _postgres_change}[read]
-    with pytest.raises(FlowctlError, match="holds a value that is not exactly"):
-        reader(text, kind)
-
-
-def _csv(text: str, kind: Decimal) -> pa.Array:
+def _csv(text: str, kind: DataType) -> pa.Array:
     return csv_text.converted(pa.array([text]), field_of(Column("n", kind)))
 
 
-def _json_message(text: str, kind: Decimal) -> pa.Array:
+def _json_message(text: str, kind: DataType) -> pa.Array:
     return json_values.decoded([f'{{"n": "{text}"}}'.encode()], [Column("n", kind)])[0]
 
 
-def _avro_text(text: str, kind: Decimal) -> pa.Array:
+def _avro_text(text: str, kind: DataType) -> pa.Array:
     return fitted(pa.array([text]), Field(types.STRING, "string"), kind, {})
 
 
-def _sqlite(text: str, kind: Decimal) -> pa.Array:
+def _sqlite(text: str, kind: DataType) -> pa.Array:
     return to_arrow([text], kind)
 
 
-def _mysql(text: str, kind: types.DataType) -> pa.Array:
+def _mysql(text: str, kind: DataType) -> pa.Array:
     return mysql_column([text], Column("n", types.STRING, native="text"), Column("n", kind))
 
 
-def _postgres_change(text: str, kind: types.DataType) -> pa.Array:
+def _postgres_change(text: str, kind: DataType) -> pa.Array:
     return postgres_column(pa.array([text]), Column("n", kind), "text", "text")
 
 
-READERS = [_csv, _json_message, _avro_text, _sqlite, _mysql, _postgres_change]
+Reader = Callable[[str, DataType], pa.Array]
+READERS: list[Reader] = [_csv, _json_message, _avro_text, _sqlite, _mysql, _postgres_change]
+
+
+REFUSALS = (pa.ArrowInvalid, csv_text.Misfit, Refused, Misfit, FlowctlError)
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__[1:])
@@ -123,10 +116,35 @@ READERS = [_csv, _json_message, _avro_text, _sqlite, _mysql, _postgres_change]
         ("99999999999999999999999999999", Decimal(38, 10)),
         ("100000000000000000000.5", Decimal(38, 18)),
         (f"0.{'0' * 76}1", Decimal(38, 38)),
+        ("0000-01-01", types.DATE),
+        ("0000-12-31T23:59:59", types.TIMESTAMP),
+        ("0000-12-31 23:59:59.999999", types.TIMESTAMP_NTZ),
     ],
+    ids=str,
 )
-def test_a_number_that_overflows_is_refused(read: Callable[[str, Decimal], pa.Array], text: str, kind: Decimal) -> None:
-    refusals = (pa.ArrowInvalid, csv_text.Misfit, Refused, Misfit, FlowctlError)
-    with pytest.raises(refusals):
+def test_a_text_that_arrow_takes_for_another_value_is_refused(read: Reader, text: str, kind: DataType) -> None:
+    with pytest.raises(REFUSALS):
         read(text, kind)
-    assert read("0.5", Decimal(38, 38)).to_pylist() == [decimal.Decimal("0.5")]
+
+
+@pytest.mark.parametrize("read", [_mysql, _postgres_change], ids=lambda read: read.__name__[1:])
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("0x1F", types.INT64), ("1e999", types.DOUBLE), ("2024-01-01 noon", types.DATE), ("1e3", Decimal(10, 2))],
+    ids=str,
+)
+def test_columns_of_text_follow_the_rules_of_files(read: Reader, text: str, kind: DataType) -> None:
+    with pytest.raises(FlowctlError, match="holds a value that is not exactly"):
+        read(text, kind)
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__[1:])
+def test_the_first_and_the_last_of_a_type_are_read(read: Reader) -> None:
+    for text, kind, value in (
+        ("0." + "9" * 38, Decimal(38, 38), decimal.Decimal("0." + "9" * 38)),
+        ("-" + "9" * 38, Decimal(38, 0), decimal.Decimal("-" + "9" * 38)),
+        ("0001-01-01", types.DATE, dt.date(1, 1, 1)),
+        ("9999-12-31", types.DATE, dt.date(9999, 12, 31)),
+        ("0001-01-01 00:00:00", types.TIMESTAMP_NTZ, dt.datetime(1, 1, 1)),
+    ):
+        assert read(text, kind).to_pylist() == [value]
