@@ -194,17 +194,14 @@ def _record(delimiter: str, quote: str) -> re.Pattern[bytes]:
 
 
 def _converted(texts: pa.Array, column: Field) -> pa.Array:
-    kind, nothing = column.type, pa.scalar(None, pa.string())
+    kind = column.type
     if pa.types.is_integer(kind):
         return pc.cast(pc.ascii_ltrim(texts, "+"), kind)
     if pa.types.is_boolean(kind):
         is_true = pc.is_in(pc.ascii_lower(texts), pa.array(_TRUE))
         return pc.if_else(pc.is_valid(texts), is_true, pa.scalar(None, kind))
     if pa.types.is_timestamp(kind) and kind.tz:
-        zoned = pc.match_substring_regex(texts, _ZONE)
-        with_zone = pc.cast(pc.if_else(zoned, texts, nothing), kind)
-        without = pc.cast(pc.if_else(zoned, nothing, texts), pa.timestamp("us"))
-        return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC"))
+        return instants(texts)
     if pa.types.is_decimal(kind):
         return decimals(texts, kind)
     values = pc.cast(texts, kind)
@@ -212,6 +209,19 @@ def _converted(texts: pa.Array, column: Field) -> pa.Array:
         is_given = pc.match_substring(texts, "Infinity")
         _require(pc.or_(pc.invert(pc.is_inf(values)), is_given), column.refusal)
     return values
+
+
+def instants(texts: pa.Array) -> pa.Array:
+    """Moments in UTC; without a zone, they are in UTC. Raises ``ArrowInvalid`` for one that a calendar does not have
+    (its zone may take it out of the years 1 to 9999)."""
+    nothing, zoned = pa.scalar(None, pa.string()), pc.match_substring_regex(texts, _ZONE)
+    with_zone = pc.cast(pc.if_else(zoned, texts, nothing), pa.timestamp("us", "UTC"))
+    without = pc.cast(pc.if_else(zoned, nothing, texts), pa.timestamp("us"))
+    found = pc.coalesce(with_zone, pc.assume_timezone(without, "UTC"))
+    bounds = pc.min_max(found.cast(pa.int64())).as_py()
+    if bounds["min"] is not None and not (_CALENDAR[0] <= bounds["min"] and bounds["max"] <= _CALENDAR[1]):
+        raise pa.ArrowInvalid("a moment before the year 1 or after 9999")
+    return found
 
 
 def _require(fits: pa.Array, message: str) -> None:
@@ -237,6 +247,7 @@ _WITHOUT_TEXT = bytes(range(128)) + b"?" * 128
 _BOM = b"\xef\xbb\xbf"
 _MARK = "\x01flowctl\x01"
 _TRUE = ("true", "t", "yes", "y", "1")
+_CALENDAR = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _ZONE = r"[ T].*(Z|[+-]\d{2}(:?\d{2})?)$"
 _LINE = re.compile(rb"[^\r\n]*+(?:\r\n|\r|\n|\Z)")
 #: The reason is filled in.

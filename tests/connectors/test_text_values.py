@@ -118,6 +118,8 @@ REFUSALS = (pa.ArrowInvalid, csv_text.Misfit, Refused, Misfit, FlowctlError)
         (f"0.{'0' * 76}1", Decimal(38, 38)),
         ("0000-01-01", types.DATE),
         ("0000-12-31T23:59:59", types.TIMESTAMP),
+        ("0001-01-01 00:30:00+01:00", types.TIMESTAMP),
+        ("9999-12-31T23:30:00-01", types.TIMESTAMP),
         ("0000-12-31 23:59:59.999999", types.TIMESTAMP_NTZ),
     ],
     ids=str,

@@ -178,19 +178,10 @@ def typed(values: pa.Array, kind: DataType) -> pa.Array:
     """Texts in one of the types :data:`TEXTS`. Raises ``Refused`` for what is not exactly that."""
     import pyarrow.compute as pc
 
+    from flowctl.connectors.csv_text import instants
+
     _require(pc.match_substring_regex(values, text_shape(kind)))
-    return _converted(values, _instants if kind == types.TIMESTAMP else lambda part: part.cast(arrow_type(kind)))
-
-
-def _instants(values: pa.StringArray) -> pa.Array:
-    """Without a zone, they are in UTC."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    nothing, zoned = pa.scalar(None, pa.string()), pc.match_substring_regex(values, r"[ T].*(Z|[+-]\d{2}(:?\d{2})?)$")
-    without = pc.if_else(zoned, nothing, values).cast(pa.timestamp("us"))
-    zoned_ones = pc.if_else(zoned, values, nothing).cast(arrow_type(types.TIMESTAMP))
-    return pc.coalesce(zoned_ones, pc.assume_timezone(without, "UTC"))
+    return _converted(values, instants if kind == types.TIMESTAMP else lambda part: part.cast(arrow_type(kind)))
 
 
 def _converted(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
