@@ -16,7 +16,7 @@ from flowctl.spec.schema import target_modes
 from tests.connectors.hostile import TEXTS
 from tests.connectors.hostile_tables import CURSOR, EVENT, KEY, SOURCES, came, expected, plain
 from tests.connectors.whole_runs import SharedRuns
-from tests.e2e.targets import ENV, KINDS, Databases, Kind, place, sql_place
+from tests.e2e.targets import ENV, KINDS, OF_ENGINE, Databases, Kind, place, sql_place
 from tests.plan.worlds import changes
 
 #: On Spark the two ways into PostgreSQL's COPY and JDBC; on Sail, where a run costs a second, each source and mode.
@@ -42,6 +42,7 @@ MATRIX = [
     for source in SOURCES
     for target in KINDS
     for mode in target_modes(target)
+    if target in OF_ENGINE or (source, target, mode) in SHORT
 ]
 
 
@@ -105,7 +106,7 @@ def test_columns(runs: SharedRuns, databases: Databases, source: str, target: Ki
         *(
             pytest.param(source, target, tuple(TEXTS), marks=pytest.mark.full)
             for source in ("postgres", "sqlite")
-            for target in KINDS
+            for target in OF_ENGINE
         ),
     ],
 )

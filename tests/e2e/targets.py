@@ -14,6 +14,7 @@ from typing import ClassVar, Self, get_args
 from flowctl.engine.session import reachable
 from flowctl.model.mode import Mode
 from flowctl.spec.schema import target_modes
+from tests import engines
 from tests.conftest import EMBEDDED
 from tests.e2e.flows import (
     Row,
@@ -331,6 +332,8 @@ def kinds_with(*modes: str) -> tuple[Kind, ...]:
 
 #: Those that the engine writes. This process writes all others, whatever the engine is.
 BY_ENGINE: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind not in EMBEDDED)
+#: Targets of what runs on each engine and takes hours: all on one of them, and on Spark those that it writes.
+OF_ENGINE: tuple[Kind, ...] = KINDS if engines.UNDER_TEST == "sail" else BY_ENGINE
 
 
 def in_turn(variants: Iterable[str], kinds: Sequence[Kind] = KINDS, turn: int = 0) -> list[tuple[Kind, str]]:

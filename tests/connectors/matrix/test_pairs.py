@@ -30,7 +30,7 @@ from tests.connectors.matrix.source import MILLION, Source
 from tests.connectors.matrix.sources import ELSEWHERE, SOURCES
 from tests.connectors.whole_runs import SharedRuns
 from tests.e2e.flows import Flow
-from tests.e2e.targets import ENV, KINDS, Databases, DeltaPlace, Kind, TargetPlace, place
+from tests.e2e.targets import ENV, KINDS, OF_ENGINE, Databases, DeltaPlace, Kind, TargetPlace, place
 
 KILLED = -9
 #: In every run: each source and each target once, with what is there or with what changes.
@@ -52,7 +52,7 @@ def cases(test: str) -> list[Any]:
     """All pairs, but for the smoke set of ``test`` only in the full run."""
     found = []
     for source in SOURCES:
-        for target in KINDS:
+        for target in OF_ENGINE:
             length = pytest.mark.long_on_spark if (source, target) in SMOKE.get(test, ()) else pytest.mark.full
             found.append(pytest.param(source, target, marks=length))
     return found
