@@ -140,6 +140,47 @@ def test_columns_of_text_follow_the_rules_of_files(read: Reader, text: str, kind
         read(text, kind)
 
 
+def _mysql_number(text: str, found: DataType, kind: DataType) -> pa.Array:
+    native = {types.INT64: "bigint", types.FLOAT: "float", types.DOUBLE: "double"}.get(found, "decimal(18,2)")
+    return mysql_column([text, None], Column("n", found, native=native), Column("n", kind))
+
+
+def _postgres_number(text: str, found: DataType, kind: DataType) -> pa.Array:
+    base = {types.INT64: "int8", types.FLOAT: "float4", types.DOUBLE: "float8"}.get(found, "numeric")
+    return postgres_column(pa.array([text, None]), Column("n", kind), base, base)
+
+
+@pytest.mark.parametrize("read", [_mysql_number, _postgres_number], ids=lambda read: read.__name__[1:])
+@pytest.mark.parametrize(
+    ("text", "found", "kind", "value"),
+    [
+        ("9007199254740993", types.INT64, types.DOUBLE, None),
+        ("9007199254740992", types.INT64, types.DOUBLE, 2.0**53),
+        ("16777217", types.INT64, types.FLOAT, None),
+        ("-16777216", types.INT64, types.FLOAT, -(2.0**24)),
+        ("1000000000000000000", types.INT64, types.DOUBLE, 1e18),
+        ("0.10", Decimal(18, 2), types.DOUBLE, 0.1),
+        ("9007199254740992.10", Decimal(18, 2), types.DOUBLE, None),
+        ("0.1", types.DOUBLE, types.FLOAT, None),
+        ("0.5", types.DOUBLE, types.FLOAT, 0.5),
+        ("1e300", types.DOUBLE, types.FLOAT, None),
+        ("0.5", types.FLOAT, types.DOUBLE, 0.5),
+    ],
+)
+def test_numbers_become_the_same_floating_point_numbers_or_are_refused(
+    read: Callable[[str, DataType, DataType], pa.Array], text: str, found: DataType, kind: DataType, value: float | None
+) -> None:
+    if value is None:
+        with pytest.raises(FlowctlError, match="holds a value that is not exactly"):
+            read(text, found, kind)
+    else:
+        assert read(text, found, kind).to_pylist() == [value, None]
+
+
+def test_a_float_of_a_change_is_widened_as_the_database_widens_it() -> None:
+    assert _postgres_number("0.1", types.FLOAT, types.DOUBLE).to_pylist() == [0.10000000149011612, None]
+
+
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__[1:])
 def test_the_first_and_the_last_of_a_type_are_read(read: Reader) -> None:
     for text, kind, value in (

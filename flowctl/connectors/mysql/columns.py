@@ -11,7 +11,7 @@ from flowctl.connectors.exact import require_possible
 from flowctl.connectors.mysql.types import data_type, is_spatial
 from flowctl.connectors.refusal import PREFIX, error_of, refusal
 from flowctl.connectors.sql import values
-from flowctl.connectors.text_columns import from_text
+from flowctl.connectors.text_columns import floats, from_text, is_rounded
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -53,6 +53,8 @@ def to_arrow(texts: Sequence[Any] | pa.Array, here: Column, wanted: Column) -> p
         whole = texts if isinstance(texts, pa.Array) else pa.array(texts, _raw_type(wanted.type))
         if here.type == types.STRING != wanted.type and not isinstance(wanted.type, Array | Struct):
             return from_text(whole, wanted.type)
+        if is_rounded(here.type, wanted.type):
+            return floats(whole, here.type, wanted.type)
         return _converted(whole, wanted.type)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         raise _refused(texts.to_pylist() if isinstance(texts, pa.Array) else texts, here, wanted) from error

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.postgres.types import NativeType, data_type
 from flowctl.connectors.refusal import error_of, refusal
-from flowctl.connectors.text_columns import from_text
+from flowctl.connectors.text_columns import floats, from_text, is_rounded
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.model.types import Array
+from flowctl.model.types import Array, Decimal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,11 @@ def _typed(texts: pa.Array, wanted: Column, base: str) -> pa.Array:
         return pc.equal(texts, "t")
     if kind == types.BINARY:
         return pa.array([None if text is None else bytes.fromhex(text[2:]) for text in texts.to_pylist()], pa.binary())
-    if data_type(NativeType(base, -1)) == types.STRING:
+    found = data_type(NativeType(base, -1))
+    number = Decimal(38, 0) if base == "numeric" else found  # of any scale
+    if is_rounded(number, kind):
+        return floats(texts, number, kind)
+    if found == types.STRING:
         return from_text(texts, kind)
     return texts.cast(arrow_type(kind))
 
