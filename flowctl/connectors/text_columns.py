@@ -1,5 +1,5 @@
-"""Columns that a spec reads as another type than their own, from texts of their values, for sources whose rows this
-process converts. What an engine converts follows the same rules: :mod:`flowctl.connectors.exact`."""
+"""Columns that a spec reads as another type than their own, for sources whose rows this process converts from texts.
+What an engine converts follows the same rules: :mod:`flowctl.connectors.exact`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 
 _INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
 _FLOATS = (types.FLOAT, types.DOUBLE)
+_TIMES = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ)
+
+
+def is_number(kind: DataType) -> bool:
+    return isinstance(kind, Decimal) or kind in (*_INTEGERS, *_FLOATS)
+
+
+def is_time(kind: DataType) -> bool:
+    return kind in _TIMES
 
 
 def from_text(texts: pa.Array, kind: DataType) -> pa.Array:
@@ -31,31 +40,47 @@ def from_text(texts: pa.Array, kind: DataType) -> pa.Array:
         raise pa.ArrowInvalid(f"a text is not exactly {kind}") from error
 
 
-def is_rounded(found: DataType, kind: DataType) -> bool:
-    """Whether not every number of a type is one of ``kind``, a floating-point type."""
-    return kind in _FLOATS and kind != found and (found in (*_INTEGERS, *_FLOATS) or isinstance(found, Decimal))
-
-
-def floats(texts: pa.Array, found: DataType, kind: DataType) -> pa.Array:
-    """``texts`` of numbers of the type ``found`` as ``kind``, of which :func:`is_rounded` is true. Raises
-    ``ArrowInvalid`` for a number that does not come back: the shortest text of a float stands for it."""
+def as_number(texts: pa.Array, found: DataType, kind: DataType) -> pa.Array:
+    """``texts`` of numbers of the type ``found`` as another type of numbers. Raises ``ArrowInvalid`` for a number that
+    is not exactly of it."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
+    from flowctl.connectors.decimal_text import decimals
+
+    if isinstance(kind, Decimal):
+        return decimals(texts, arrow_type(kind))
+    if kind in _INTEGERS:
+        whole = texts if found in _INTEGERS else decimals(texts, pa.decimal128(38, 0))
+        return whole.cast(arrow_type(kind))
     if found in _FLOATS:
-        own = texts.cast(arrow_type(found))
-        made = own.cast(arrow_type(kind))
-        back = made.cast(own.type)
-        same = pc.or_(pc.equal(back, own), pc.and_(pc.is_nan(back), pc.is_nan(own)))
-    else:
-        made = texts.cast(arrow_type(kind))
-        both = zip(made.cast(pa.string()).to_pylist(), texts.to_pylist(), strict=True)
-        same = pa.array([None if text is None else _is_same(shortest, text) for shortest, text in both], pa.bool_())
-    if not pc.all(same, min_count=0).as_py():
-        raise pa.ArrowInvalid(f"a number is not exactly {kind}")
+        return _unchanged(texts.cast(arrow_type(found)), kind)
+    made = texts.cast(arrow_type(kind))
+    for text, shortest in zip(texts.to_pylist(), made.cast(pa.string()).to_pylist(), strict=True):
+        if text is not None and not _is_same(decimal.Decimal(text), decimal.Decimal(shortest)):
+            raise pa.ArrowInvalid(f"a number is not exactly {kind}")
     return made
 
 
-def _is_same(first: str, second: str) -> bool:
-    one, other = decimal.Decimal(first), decimal.Decimal(second)
+def as_time(values: pa.Array, kind: DataType) -> pa.Array:
+    """Dates or timestamps as another type of them: a date is its midnight, and what has no zone is in UTC. Raises
+    ``ArrowInvalid`` for a timestamp that is no date."""
+    return _unchanged(values, kind)
+
+
+def _unchanged(values: pa.Array, kind: DataType) -> pa.Array:
+    """``values`` cast to a type from which all of them come back."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    made = values.cast(arrow_type(kind), safe=False)
+    back = made.cast(values.type)
+    same = pc.equal(back, values)
+    if pa.types.is_floating(values.type):
+        same = pc.or_(same, pc.and_(pc.is_nan(back), pc.is_nan(values)))
+    if not pc.all(same, min_count=0).as_py():
+        raise pa.ArrowInvalid(f"a value is not exactly {kind}")
+    return made
+
+
+def _is_same(one: decimal.Decimal, other: decimal.Decimal) -> bool:
     return one == other or (one.is_nan() and other.is_nan())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -140,17 +141,26 @@ def test_columns_of_text_follow_the_rules_of_files(read: Reader, text: str, kind
         read(text, kind)
 
 
-def _mysql_number(text: str, found: DataType, kind: DataType) -> pa.Array:
-    native = {types.INT64: "bigint", types.FLOAT: "float", types.DOUBLE: "double"}.get(found, "decimal(18,2)")
-    return mysql_column([text, None], Column("n", found, native=native), Column("n", kind))
+def _mysql_typed(text: str, found: DataType, kind: DataType) -> pa.Array:
+    return mysql_column([text, None], Column("n", found), Column("n", kind))
 
 
-def _postgres_number(text: str, found: DataType, kind: DataType) -> pa.Array:
-    base = {types.INT64: "int8", types.FLOAT: "float4", types.DOUBLE: "float8"}.get(found, "numeric")
+def _postgres_typed(text: str, found: DataType, kind: DataType) -> pa.Array:
+    base = BASES.get(found, "numeric")
     return postgres_column(pa.array([text, None]), Column("n", kind), base, base)
 
 
-@pytest.mark.parametrize("read", [_mysql_number, _postgres_number], ids=lambda read: read.__name__[1:])
+BASES: dict[DataType, str] = {
+    types.INT64: "int8",
+    types.FLOAT: "float4",
+    types.DOUBLE: "float8",
+    types.DATE: "date",
+    types.TIMESTAMP_NTZ: "timestamp",
+}
+NOON, MIDNIGHT = dt.datetime(2024, 2, 29, 12), dt.datetime(2024, 2, 29)
+
+
+@pytest.mark.parametrize("read", [_mysql_typed, _postgres_typed], ids=lambda read: read.__name__[1:])
 @pytest.mark.parametrize(
     ("text", "found", "kind", "value"),
     [
@@ -165,10 +175,23 @@ def _postgres_number(text: str, found: DataType, kind: DataType) -> pa.Array:
         ("0.5", types.DOUBLE, types.FLOAT, 0.5),
         ("1e300", types.DOUBLE, types.FLOAT, None),
         ("0.5", types.FLOAT, types.DOUBLE, 0.5),
+        ("2.00", Decimal(18, 2), types.INT32, 2),
+        ("2.50", Decimal(18, 2), types.INT32, None),
+        ("3000000000", types.INT64, types.INT32, None),
+        ("3e+09", types.DOUBLE, types.INT64, 3_000_000_000),
+        ("0.1", types.DOUBLE, Decimal(5, 2), decimal.Decimal("0.10")),
+        ("0.125", types.DOUBLE, Decimal(5, 2), None),
+        ("4", types.INT64, Decimal(38, 38), None),
+        ("4", types.INT64, Decimal(3, 1), decimal.Decimal("4.0")),
+        ("2024-02-29", types.DATE, types.TIMESTAMP_NTZ, MIDNIGHT),
+        ("2024-02-29 00:00:00", types.TIMESTAMP_NTZ, types.DATE, MIDNIGHT.date()),
+        ("2024-02-29 12:00:00", types.TIMESTAMP_NTZ, types.DATE, None),
+        ("2024-02-29 12:00:00", types.TIMESTAMP_NTZ, types.TIMESTAMP, NOON.replace(tzinfo=dt.UTC)),
+        ("1000-01-01", types.DATE, types.TIMESTAMP, dt.datetime(1000, 1, 1, tzinfo=dt.UTC)),
     ],
 )
-def test_numbers_become_the_same_floating_point_numbers_or_are_refused(
-    read: Callable[[str, DataType, DataType], pa.Array], text: str, found: DataType, kind: DataType, value: float | None
+def test_values_become_the_same_values_of_another_type_or_are_refused(
+    read: Callable[[str, DataType, DataType], pa.Array], text: str, found: DataType, kind: DataType, value: Any
 ) -> None:
     if value is None:
         with pytest.raises(FlowctlError, match="holds a value that is not exactly"):
@@ -177,8 +200,13 @@ def test_numbers_become_the_same_floating_point_numbers_or_are_refused(
         assert read(text, found, kind).to_pylist() == [value, None]
 
 
+def test_flags_of_a_change_are_one_and_zero() -> None:
+    flags = postgres_column(pa.array(["t", "f", None]), Column("n", types.INT32), "boolean", "bool")
+    assert flags.to_pylist() == [1, 0, None]
+
+
 def test_a_float_of_a_change_is_widened_as_the_database_widens_it() -> None:
-    assert _postgres_number("0.1", types.FLOAT, types.DOUBLE).to_pylist() == [0.10000000149011612, None]
+    assert _postgres_typed("0.1", types.FLOAT, types.DOUBLE).to_pylist() == [0.10000000149011612, None]
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__[1:])

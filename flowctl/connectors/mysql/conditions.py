@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
-from flowctl.connectors.mysql.columns import is_number, quoted, selected
+from flowctl.connectors.mysql.columns import quoted, selected
 from flowctl.connectors.mysql.types import data_type
 from flowctl.connectors.source import WatermarkRequest
 from flowctl.connectors.sql.conditions import Comparisons, Condition, Operator, earliest_local
+from flowctl.connectors.text_columns import is_number
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
