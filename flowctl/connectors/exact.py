@@ -28,7 +28,13 @@ def exactly(value: Expression, found: Column, wanted: Column, hint: str = "") ->
     kind = types.spark_ddl(wanted.type)
     refused = f.raise_error(f.lit(refusal(found.name, found.native, wanted.type, hint=hint))).cast(kind)
     cast = value.try_cast(kind)
-    if found.type == types.STRING:
+    if types.BOOL in (found.type, wanted.type) and types.is_number(found.type, wanted.type):
+        is_flag = found.type == types.BOOL
+        cast = (
+            value.cast("int").try_cast(kind) if is_flag else value == 1
+        )  # Sail has no cast between flags and decimals
+        same = cast.isNotNull() if is_flag else value.isin(0, 1)
+    elif found.type == types.STRING:
         same = value.rlike(text_shape(wanted.type)) & cast.isNotNull()
         if wanted.type in (types.FLOAT, types.DOUBLE):  # 1e999 is not infinity
             same &= value.contains("Infinity") | (f.abs(cast) != float("inf"))

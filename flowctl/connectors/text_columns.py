@@ -16,15 +16,7 @@ if TYPE_CHECKING:
 
 _INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
 _FLOATS = (types.FLOAT, types.DOUBLE)
-_TIMES = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ)
-
-
-def is_number(kind: DataType) -> bool:
-    return isinstance(kind, Decimal) or kind in (*_INTEGERS, *_FLOATS)
-
-
-def is_time(kind: DataType) -> bool:
-    return kind in _TIMES
+TIMES: frozenset[DataType] = frozenset({types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ})
 
 
 def from_text(texts: pa.Array, kind: DataType) -> pa.Array:

@@ -155,6 +155,11 @@ def is_or_holds(kind: DataType, *wanted: DataType) -> bool:
             return kind in wanted
 
 
+def is_number(*kinds: DataType) -> bool:
+    """Whether one of ``kinds`` is a type of numbers."""
+    return any(isinstance(kind, Decimal) or kind in (INT8, INT16, INT32, INT64, FLOAT, DOUBLE) for kind in kinds)
+
+
 def is_wider(new: DataType, old: DataType) -> bool:
     """Whether ``new`` represents every value of ``old`` exactly (byte→…→long, float→double, decimal growing in both
     parts, date→timestamp_ntz). Whether a target can make the change is for the target to declare."""

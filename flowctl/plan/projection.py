@@ -52,13 +52,17 @@ def read_columns(table: TableSpec, source_columns: Sequence[Column]) -> tuple[Co
 
 
 def _delivered(table: TableSpec, column: Column) -> Column:
-    """A column declared as text is read as the source's own text, not cast from its mapped type. The cursor keeps its
+    """A column declared as text is read as the source's own text, not cast from its mapped type; MySQL's TINYINT(1),
+    which is described as a flag and may hold other numbers, as the number that it is declared as. The cursor keeps its
     type, which determines its order."""
-    declared = table.columns.types.get(column.name)
     is_cursor = table.cursor is not None and table.cursor.column == column.name
-    if declared is None or is_cursor or column.type == types.STRING or types.parse(declared) != types.STRING:
+    if is_cursor or column.type == types.STRING or column.name not in table.columns.types:
         return column
-    return replace(column, type=types.STRING, as_text=True, note="")
+    declared = types.parse(table.columns.types[column.name])
+    if declared == types.STRING:
+        return replace(column, type=types.STRING, as_text=True, note="")
+    is_numbers = column.type == types.BOOL and column.native.lower().startswith("tinyint") and types.is_number(declared)
+    return replace(column, type=declared) if is_numbers else column
 
 
 #: Suffix of the text column that holds the values of a column whose type has changed.

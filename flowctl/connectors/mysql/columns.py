@@ -11,7 +11,7 @@ from flowctl.connectors.exact import require_possible
 from flowctl.connectors.mysql.types import data_type, is_spatial
 from flowctl.connectors.refusal import PREFIX, error_of, refusal
 from flowctl.connectors.sql import values
-from flowctl.connectors.text_columns import as_number, as_time, from_text, is_number, is_time
+from flowctl.connectors.text_columns import TIMES, as_number, as_time, from_text
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -53,9 +53,9 @@ def to_arrow(texts: Sequence[Any] | pa.Array, here: Column, wanted: Column) -> p
         whole = texts if isinstance(texts, pa.Array) else pa.array(texts, _raw_type(wanted.type))
         if here.type == types.STRING != wanted.type and not isinstance(wanted.type, Array | Struct):
             return from_text(whole, wanted.type)
-        if here.type != wanted.type and is_number(here.type) and is_number(wanted.type):
+        if here.type != wanted.type and types.is_number(here.type) and types.is_number(wanted.type):
             return as_number(whole, here.type, wanted.type)
-        if here.type != wanted.type and is_time(here.type) and is_time(wanted.type):
+        if here.type != wanted.type and {here.type, wanted.type} <= TIMES:
             return as_time(_converted(whole, here.type), wanted.type)
         return _converted(whole, wanted.type)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:

@@ -9,7 +9,6 @@ from flowctl.connectors.mysql.columns import quoted, selected
 from flowctl.connectors.mysql.types import data_type
 from flowctl.connectors.source import WatermarkRequest
 from flowctl.connectors.sql.conditions import Comparisons, Condition, Operator, earliest_local
-from flowctl.connectors.text_columns import is_number
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -52,7 +51,7 @@ def _ordered(found: Column, kind: DataType) -> str:
     """The column as sorted by ``kind``, the type of the cursor in flowctl; text is sorted by its bytes."""
     natural = data_type(found.native) if found.native else found.type
     if kind == types.STRING:
-        if is_number(natural) or found.native.lower().startswith(("decimal", "time")):
+        if types.is_number(natural) or found.native.lower().startswith(("decimal", "time")):
             raise TableError(
                 f"cursor column {found.name} ({found.native}) is read as text, in which 10 comes before 9",
                 hint=f"Give it another type with `columns: {{types: {{{found.name}: 'decimal(38,0)'}}}}`, "

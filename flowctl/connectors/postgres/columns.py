@@ -57,7 +57,11 @@ def _converted(value: str, wanted: Column, found: Column) -> str:
     text = found.type == types.STRING
     cast = f"({value}::text)::{ddl(wanted.type)}" if text else f"{value}::{ddl(wanted.type)}"
     tests = []
-    if text and isinstance(wanted.type, Decimal):
+    if types.BOOL in (found.type, wanted.type) and types.is_number(found.type, wanted.type):
+        is_flag = found.type == types.BOOL  # only integer has casts from and to boolean
+        cast = f"({value}::integer)::{ddl(wanted.type)}" if is_flag else f"({value} = 1)"
+        tests += [] if is_flag else [f"{value} IN (0, 1)"]
+    elif text and isinstance(wanted.type, Decimal):
         tests.append(f"({value}::text)::numeric = {cast}")
     elif not text:
         tests.append(f"({cast})::{found.native} = {value}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.postgres.types import NativeType, data_type
 from flowctl.connectors.refusal import error_of, refusal
-from flowctl.connectors.text_columns import as_number, as_time, from_text, is_number, is_time
+from flowctl.connectors.text_columns import TIMES, as_number, as_time, from_text
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, Decimal
@@ -55,11 +55,11 @@ def _typed(texts: pa.Array, wanted: Column, base: str) -> pa.Array:
     found = Decimal(38, 0) if base == "numeric" else data_type(NativeType(base, -1))  # of any scale
     if found == types.STRING:
         return from_text(texts, kind)
-    if found == types.BOOL and is_number(kind):
+    if found == types.BOOL and types.is_number(kind):
         found, texts = types.INT8, pc.if_else(pc.equal(texts, "t"), "1", "0")
-    if found != kind and is_number(found) and is_number(kind):
+    if found != kind and types.is_number(found) and types.is_number(kind):
         return as_number(texts, found, kind)
-    if found != kind and is_time(found) and is_time(kind):
+    if found != kind and {found, kind} <= TIMES:
         return as_time(texts.cast(arrow_type(found)), kind)
     return texts.cast(arrow_type(kind))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -95,3 +96,48 @@ def test_what_a_type_cannot_hold_is_refused_by_name(
     with pytest.raises(TableError, match=why) as raised:
         captured.changes(info.columns, ["row"], OBJECT)
     assert "odd" in raised.value.message and "infinity" not in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("native", "kind", "literals"),
+    [
+        ("numeric(10,2)", types.INT32, ["'2.00'", "'-7'"]),
+        ("numeric", types.INT64, ["2", "3000000000"]),
+        ("numeric", types.Decimal(6, 2), ["'2.5000'"]),
+        ("numeric(10,2)", types.DOUBLE, ["'0.10'", "'12345678.90'"]),
+        ("numeric", types.FLOAT, ["'0.5'"]),
+        ("bigint", types.DOUBLE, ["9007199254740992"]),
+        ("bigint", types.INT8, ["-128"]),
+        ("real", types.DOUBLE, ["'0.1'", "'NaN'", "'Infinity'"]),
+        ("double precision", types.FLOAT, ["'0.5'", "'NaN'", "'-Infinity'"]),
+        ("double precision", types.Decimal(5, 2), ["'0.1'"]),
+        ("boolean", types.INT16, ["true", "false"]),
+        ("date", types.TIMESTAMP_NTZ, ["'0001-01-01'", "'9999-12-31'"]),
+        ("timestamp", types.DATE, ["'2024-02-29 00:00'"]),
+        ("timestamp", types.TIMESTAMP, ["'2024-02-29 12:00:00.5'"]),
+        ("timestamptz", types.TIMESTAMP_NTZ, ["'2024-02-29 12:00+02'"]),
+        ("timestamptz", types.DATE, ["'2024-02-29 00:00+00'"]),
+        ("text", types.INT32, ["'7'", "' 7'"]),
+        ("text", types.Decimal(38, 18), ["'0.000000000000000001'"]),
+        ("text", types.DATE, ["'2024-02-29'"]),
+        ("text", types.BOOL, ["'true'", "'no'"]),
+    ],
+    ids=str,
+)
+def test_another_type_is_the_same_in_a_change_and_in_a_snapshot(
+    postgres_database: str, tmp_path: Path, native: str, kind: types.DataType, literals: list[str]
+) -> None:
+    with psycopg.connect(postgres_database, autocommit=True) as database:
+        database.execute(f"CREATE TABLE every (row int PRIMARY KEY, odd {native})")
+        captured = Captured(postgres_database, tmp_path, [OBJECT])
+        with captured.begin():
+            pass
+        for row, literal in enumerate([*literals, "NULL"]):
+            database.execute(f"INSERT INTO every VALUES ({row}, {literal})")
+    captured.capture()
+    info = captured.source.describe_stream(captured.stream, [OBJECT]).tables[OBJECT]
+    assert info is not None
+    wanted = tuple(replace(column, type=kind) if column.name == "odd" else column for column in info.columns)
+    expected = sorted(captured.snapshot_rows(OBJECT, info.columns, wanted), key=lambda row: int(row["row"]))
+    found = captured.changes(wanted, ["row"], OBJECT).rows.to_pylist()
+    assert [repr(row["odd"]) for row in found] == [repr(row["odd"]) for row in expected]
