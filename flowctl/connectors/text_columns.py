@@ -1,5 +1,6 @@
-"""Columns that a spec reads as another type than their own, for sources whose rows this process converts from texts.
-What an engine converts follows the same rules: :mod:`flowctl.connectors.exact`."""
+"""Columns that are wanted as another type than their own, for sources whose rows this process converts from texts: the
+type has changed since the plan was made. What an engine converts, for `columns.types`, follows the same rules:
+:mod:`flowctl.connectors.exact`."""
 
 from __future__ import annotations
 
