@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections import Counter
@@ -33,6 +34,15 @@ IS_REPEATED: Mapping[Point | TopicPoint, bool] = {
 #: Of a commit that is killed while it is sent: so many rows that the tasks take a while, and more than this process
 #: holds.
 MANY, MANY_PAD = 20_000, 1_000
+
+
+def written_by_engines(formats: Sequence[str]) -> list[tuple[str, str, str, str]]:
+    """Each of ``formats`` by each engine, the modes in turn; with a name."""
+    both = [(engine, format) for engine in ("sail", "local[2]") for format in formats]
+    return [
+        (engine, format, mode, f"{engine[:5]}-{format[6:]}-{mode}")
+        for (engine, format), mode in zip(both, itertools.cycle(("append", "merge")))
+    ]
 
 
 @dataclass(frozen=True)
@@ -105,20 +115,18 @@ def add(flow: Flow, numbers: range, pad: int, ids: int = 50) -> None:
     sqlite_script(flow.folder / "shop.db", f"INSERT INTO orders {counted} SELECT {row} FROM c")
 
 
-@pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.full), "merge"])
 @pytest.mark.parametrize(
-    ("engine", "pad", "format", "points"),
+    ("engine", "pad", "format", "points", "mode"),
     [
-        pytest.param("sail", 0, FORMATS[0], ("transaction_committed",), id="this-process"),
-        pytest.param("sail", 0, FORMATS[0], ALL, id="this-process-all", marks=pytest.mark.full),
-        pytest.param("sail", PAD, "type: avro", ("in_transaction",), id="sail-avro-some", marks=pytest.mark.full),
-        pytest.param("local[2]", PAD, FORMATS[0], ALL, id="spark-all", marks=pytest.mark.full),
+        pytest.param("sail", 0, FORMATS[0], ("transaction_committed",), "merge", id="this-process-merge"),
         *(
-            pytest.param(
-                engine, PAD, format, tuple(IS_REPEATED), id=f"{engine[:5]}-{format[6:]}", marks=pytest.mark.full
-            )
-            for engine in ("sail", "local[2]")
-            for format in FORMATS[1:]
+            pytest.param(engine, pad, FORMATS[0], ALL, mode, id=f"{engine[:5]}-all-{mode}", marks=pytest.mark.full)
+            for engine, pad in (("sail", 0), ("local[2]", PAD))
+            for mode in ("append", "merge")
+        ),
+        *(
+            pytest.param(engine, PAD, format, tuple(IS_REPEATED), mode, id=name, marks=pytest.mark.full)
+            for engine, format, mode, name in written_by_engines(FORMATS[1:])
         ),
     ],
 )
@@ -159,15 +167,13 @@ def test_a_killed_apply_sends_each_row_again(
     assert flow.actions() == {"orders": "none"}
 
 
-@pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.full), "merge"])
 @pytest.mark.parametrize(
-    ("engine", "format", "kills"),
+    ("engine", "format", "kills", "mode"),
     [
-        pytest.param("sail", FORMATS[0], 1, id="sail-once"),
+        pytest.param("sail", FORMATS[0], 1, "merge", id="sail-once-merge"),
         *(
-            pytest.param(engine, format, min(KILLS, 8), id=f"{engine[:5]}-{format[6:]}", marks=pytest.mark.full)
-            for engine in ("sail", "local[2]")
-            for format in (FORMATS[0], "type: avro", "type: protobuf")
+            pytest.param(engine, format, min(KILLS, 8), mode, id=name, marks=pytest.mark.full)
+            for engine, format, mode, name in written_by_engines((FORMATS[0], "type: avro", "type: protobuf"))
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -154,8 +155,7 @@ MUST_BE: dict[str, Callable[[Orders, str], None]] = {"append": must_be_appended,
         ),
         *(
             pytest.param("table", mode, format, SOME, id=f"table-{mode}-{format[6:]}", marks=pytest.mark.full)
-            for format in FORMATS[1:]
-            for mode in MUST_BE
+            for format, mode in zip(FORMATS[1:], itertools.cycle(MUST_BE))
         ),
     ],
 )
