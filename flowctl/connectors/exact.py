@@ -30,9 +30,8 @@ def exactly(value: Expression, found: Column, wanted: Column, hint: str = "") ->
     cast = value.try_cast(kind)
     if types.BOOL in (found.type, wanted.type) and types.is_number(found.type, wanted.type):
         is_flag = found.type == types.BOOL
-        cast = (
-            value.cast("int").try_cast(kind) if is_flag else value == 1
-        )  # Sail has no cast between flags and decimals
+        # Sail has no cast between flags and decimals.
+        cast = value.cast("int").try_cast(kind) if is_flag else value == 1
         same = cast.isNotNull() if is_flag else value.isin(0, 1)
     elif found.type == types.STRING:
         same = value.rlike(text_shape(wanted.type)) & cast.isNotNull()

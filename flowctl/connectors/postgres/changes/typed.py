@@ -57,7 +57,7 @@ def _typed(texts: pa.Array, wanted: Column, base: str) -> pa.Array:
         return from_text(texts, kind)
     if found == types.BOOL and types.is_number(kind):
         found, texts = types.INT8, pc.if_else(pc.equal(texts, "t"), "1", "0")
-    if found != kind and types.is_number(found) and types.is_number(kind):
+    if (found != kind or base == "numeric") and types.is_number(found) and types.is_number(kind):
         return as_number(texts, found, kind)
     if found != kind and {found, kind} <= TIMES:
         return as_time(texts.cast(arrow_type(found)), kind)
