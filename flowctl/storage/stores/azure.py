@@ -66,6 +66,7 @@ _ADLFS_NAMES = {
 _SECRETS = ("account_key", "sas_token", "client_secret")
 _CREDENTIALS = ("account_key", "sas_token", "client_id", "anonymous")
 _OAUTH = "org.apache.hadoop.fs.azurebfs.oauth2."
+_FILE_SYSTEM = "flowctl.storage.azure_client.AzureFileSystem"
 # Without a handler, Python prints the warnings of each credential that was tried.
 for _name in ("azure", "msal"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
@@ -112,7 +113,7 @@ class AzureStore(CloudStore):
         import fsspec
 
         for scheme in self.schemes:
-            fsspec.register_implementation(scheme, "flowctl.storage.azure_client.AzureFileSystem", clobber=True)
+            fsspec.register_implementation(scheme, _FILE_SYSTEM, clobber=True, errtxt="Please install adlfs")
         options: dict[str, Any] = {"connection_timeout": CONNECT, "read_timeout": SILENCE}
         endpoint = given.get("endpoint", "").rstrip("/")
         if endpoint and not given.keys().isdisjoint(("account_key", "sas_token")):

@@ -24,6 +24,7 @@ TRIES = 3
 # Without a handler, Python prints gcsfs's log of each error that is raised.
 logging.getLogger("gcsfs").addHandler(logging.NullHandler())
 _AUTH = "spark.hadoop.fs.gs.auth."
+_FILE_SYSTEM = "flowctl.storage.gcs_client.GoogleFileSystem"
 
 
 class GoogleStore(CloudStore):
@@ -47,7 +48,7 @@ class GoogleStore(CloudStore):
         import fsspec
 
         for scheme in self.schemes:
-            fsspec.register_implementation(scheme, "flowctl.storage.gcs_client.GoogleFileSystem", clobber=True)
+            fsspec.register_implementation(scheme, _FILE_SYSTEM, clobber=True, errtxt="Please install gcsfs")
         options: dict[str, Any] = {"token": _token(given), "connect": CONNECT, "silence": SILENCE}
         if "endpoint" in given:
             options |= {"endpoint_url": given["endpoint"].rstrip("/"), "retry_timeout": 0.1}
