@@ -52,7 +52,7 @@ def cases(test: str) -> list[Any]:
     """All pairs, but for the smoke set of ``test`` only in the full run."""
     found = []
     for source in SOURCES:
-        for target in OF_ENGINE:
+        for target in KINDS if test == "kills" else OF_ENGINE:  # what is killed is a process with a Sail of its own
             length = pytest.mark.long_on_spark if (source, target) in SMOKE.get(test, ()) else pytest.mark.full
             found.append(pytest.param(source, target, marks=length))
     return found
