@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from flowctl.connectors.arrow import CALENDAR_MICROSECONDS
 from flowctl.connectors.decimal_text import decimals
 
 
@@ -219,7 +220,9 @@ def instants(texts: pa.Array) -> pa.Array:
     without = pc.cast(pc.if_else(zoned, nothing, texts), pa.timestamp("us"))
     found = pc.coalesce(with_zone, pc.assume_timezone(without, "UTC"))
     bounds = pc.min_max(found.cast(pa.int64())).as_py()
-    if bounds["min"] is not None and not (_CALENDAR[0] <= bounds["min"] and bounds["max"] <= _CALENDAR[1]):
+    if bounds["min"] is not None and not (
+        CALENDAR_MICROSECONDS[0] <= bounds["min"] and bounds["max"] <= CALENDAR_MICROSECONDS[1]
+    ):
         raise pa.ArrowInvalid("a moment before the year 1 or after 9999")
     return found
 
@@ -247,7 +250,6 @@ _WITHOUT_TEXT = bytes(range(128)) + b"?" * 128
 _BOM = b"\xef\xbb\xbf"
 _MARK = "\x01flowctl\x01"
 _TRUE = ("true", "t", "yes", "y", "1")
-_CALENDAR = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _ZONE = r"[ T].*(Z|[+-]\d{2}(:?\d{2})?)$"
 _LINE = re.compile(rb"[^\r\n]*+(?:\r\n|\r|\n|\Z)")
 #: The reason is filled in.

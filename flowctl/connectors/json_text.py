@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _NULL = "null"
 #: What a text in JSON cannot hold as it is.
 _ESCAPED = r'["\\\x00-\x1f]'
-_INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
 
 
 def objects(rows: pa.RecordBatch, columns: Sequence[Column]) -> pa.StringArray:
@@ -56,7 +55,7 @@ def _values(values: pa.Array, kind: DataType, name: str) -> pa.StringArray:
     match kind:
         case types.STRING:
             found = _quoted(_mapped(values, pc.match_substring_regex(values, _ESCAPED), _escaped))
-        case Scalar() if kind in (types.BOOL, types.FLOAT, types.DOUBLE, *_INTEGERS):
+        case Scalar() if kind in (types.BOOL, types.FLOAT, types.DOUBLE, *types.INTEGERS):
             found = _plain(values, kind, name)
         case Scalar() | Decimal():
             found = _quoted(_plain(values, kind, name))

@@ -15,8 +15,6 @@ from flowctl.model.types import DataType, Decimal
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
-_FLOATS = (types.FLOAT, types.DOUBLE)
 TIMES: frozenset[DataType] = frozenset({types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ})
 
 
@@ -42,11 +40,11 @@ def as_number(texts: pa.Array, found: DataType, kind: DataType) -> pa.Array:
 
     if isinstance(kind, Decimal):
         return decimals(texts, arrow_type(kind))
-    if kind in _INTEGERS:
-        whole = texts if found in _INTEGERS else decimals(texts, pa.decimal128(38, 0))
+    if kind in types.INTEGERS:
+        whole = texts if found in types.INTEGERS else decimals(texts, pa.decimal128(38, 0))
         return whole.cast(arrow_type(kind))
-    if found in _FLOATS:
-        return _unchanged(texts.cast(arrow_type(found)), kind)
+    if found in types.FLOATS:
+        return unchanged(texts.cast(arrow_type(found)), kind)
     made = texts.cast(arrow_type(kind))
     for text, shortest in zip(texts.to_pylist(), made.cast(pa.string()).to_pylist(), strict=True):
         if text is not None and not _is_same(decimal.Decimal(text), decimal.Decimal(shortest)):
@@ -54,14 +52,9 @@ def as_number(texts: pa.Array, found: DataType, kind: DataType) -> pa.Array:
     return made
 
 
-def as_time(values: pa.Array, kind: DataType) -> pa.Array:
-    """Dates or timestamps as another type of them: a date is its midnight, and what has no zone is in UTC. Raises
-    ``ArrowInvalid`` for a timestamp that is no date."""
-    return _unchanged(values, kind)
-
-
-def _unchanged(values: pa.Array, kind: DataType) -> pa.Array:
-    """``values`` cast to a type from which all of them come back."""
+def unchanged(values: pa.Array, kind: DataType) -> pa.Array:
+    """``values`` cast to a type from which all of them come back: of floating-point numbers, or of dates and timestamps
+    (a date is its midnight, what has no zone is in UTC). Raises ``ArrowInvalid`` for one that does not."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -60,6 +60,8 @@ DataType = Scalar | Decimal | Array | Struct
 BOOL = Scalar("bool")
 INT8, INT16, INT32, INT64 = Scalar("int8"), Scalar("int16"), Scalar("int32"), Scalar("int64")
 FLOAT, DOUBLE = Scalar("float"), Scalar("double")
+INTEGERS = (INT8, INT16, INT32, INT64)
+FLOATS = (FLOAT, DOUBLE)
 STRING, BINARY = Scalar("string"), Scalar("binary")
 DATE = Scalar("date32[day]")
 TIMESTAMP_NTZ, TIMESTAMP = Scalar("timestamp[us]"), Scalar("timestamp[us, tz=UTC]")
@@ -157,7 +159,7 @@ def is_or_holds(kind: DataType, *wanted: DataType) -> bool:
 
 def is_number(*kinds: DataType) -> bool:
     """Whether one of ``kinds`` is a type of numbers."""
-    return any(isinstance(kind, Decimal) or kind in (INT8, INT16, INT32, INT64, FLOAT, DOUBLE) for kind in kinds)
+    return any(isinstance(kind, Decimal) or kind in (*INTEGERS, *FLOATS) for kind in kinds)
 
 
 def is_wider(new: DataType, old: DataType) -> bool:

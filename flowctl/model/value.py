@@ -78,7 +78,7 @@ def from_text(kind: DataType, text: str) -> TypedValue:
         return TypedValue(kind, at)
     if kind == types.DATE:
         return TypedValue(kind, dt.date.fromisoformat(text))
-    if kind in (types.INT8, types.INT16, types.INT32, types.INT64):
+    if kind in types.INTEGERS:
         return TypedValue(kind, int(text))
     if isinstance(kind, types.Decimal):
         return TypedValue(kind, decimal.Decimal(text))

@@ -85,7 +85,7 @@ def translatable_moment(at: str, written: Dialect, dialect: Dialect) -> str:
 
 
 def _is_number(kind: DataType) -> bool:
-    return kind in (types.INT8, types.INT16, types.INT32, types.INT64, types.FLOAT, types.DOUBLE)
+    return kind in (*types.INTEGERS, *types.FLOATS)
 
 
 def _cast_type(kind: DataType, dialect: Literal["spark", "postgres", "duckdb"]) -> str:

@@ -11,7 +11,7 @@ from flowctl.connectors.exact import require_possible
 from flowctl.connectors.mysql.types import data_type, is_spatial
 from flowctl.connectors.refusal import PREFIX, error_of, refusal
 from flowctl.connectors.sql import values
-from flowctl.connectors.text_columns import TIMES, as_number, as_time, from_text
+from flowctl.connectors.text_columns import TIMES, as_number, from_text, unchanged
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -56,7 +56,7 @@ def to_arrow(texts: Sequence[Any] | pa.Array, here: Column, wanted: Column) -> p
         if here.type != wanted.type and types.is_number(here.type) and types.is_number(wanted.type):
             return as_number(whole, here.type, wanted.type)
         if here.type != wanted.type and {here.type, wanted.type} <= TIMES:
-            return as_time(_converted(whole, here.type), wanted.type)
+            return unchanged(_converted(whole, here.type), wanted.type)
         return _converted(whole, wanted.type)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         raise _refused(texts.to_pylist() if isinstance(texts, pa.Array) else texts, here, wanted) from error
@@ -82,11 +82,7 @@ def _converted(texts: pa.Array, kind: DataType) -> pa.Array:
                 raise ValueError
             return is_true
         case types.FLOAT:
-            doubles = texts.cast(pa.float64())
-            narrow = doubles.cast(arrow)
-            if not narrow.cast(pa.float64()).equals(doubles):
-                raise ValueError
-            return narrow
+            return unchanged(texts.cast(pa.float64()), kind)
         case types.DATE | types.TIMESTAMP_NTZ:
             return values.in_calendar(texts.cast(arrow))
         case types.TIMESTAMP:

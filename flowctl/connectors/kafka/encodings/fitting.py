@@ -15,9 +15,6 @@ from flowctl.model.types import Array, DataType, Decimal, Struct
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
-_FLOATS = (types.FLOAT, types.DOUBLE)
-
 
 def fitted(values: pa.Array, field: Field, kind: DataType, reader: Mapping[str, Field]) -> pa.Array:
     """``values`` of a writer's ``field`` as ``kind``. ``reader`` are the fields of the same record in the schema that a
@@ -48,10 +45,10 @@ def fitted(values: pa.Array, field: Field, kind: DataType, reader: Mapping[str, 
             return pa.ListArray.from_arrays(values.offsets, items, mask=values.is_null())
         case types.STRING, Decimal():
             return decimals(values, arrow_type(kind))
-        case (one, Decimal(_, scale)) if one in _INTEGERS or isinstance(one, Decimal):
+        case (one, Decimal(_, scale)) if one in types.INTEGERS or isinstance(one, Decimal):
             exact = values.cast(pa.decimal256(76, max(scale, one.scale if isinstance(one, Decimal) else 0)))
             return exact.cast(arrow_type(kind))
-        case (one, other) if one in _INTEGERS and other in (*_INTEGERS, *_FLOATS, types.STRING):
+        case (one, other) if one in types.INTEGERS and other in (*types.INTEGERS, *types.FLOATS, types.STRING):
             return values.cast(arrow_type(kind))
         case (types.FLOAT, types.DOUBLE) | (types.BINARY, types.STRING) | (types.STRING, types.BINARY):
             return values.cast(arrow_type(kind))

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
 
-_INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
 _MICROSECONDS = 1_000_000
 
 
@@ -65,7 +64,7 @@ def _of_bytes(values: Sequence[bytes | None], wire: Wire, kind: Any) -> pa.Array
 def _fixed(content: Bytes, wire: Wire, kind: Any) -> Any:
     """Of the values that are not null: numbers, or microseconds and days as Arrow counts them."""
     match wire.type:
-        case 1 | 2 | 3 | 8 | 9 if kind in _INTEGERS:
+        case 1 | 2 | 3 | 8 | 9 if kind in types.INTEGERS:
             return _integers(content, is_unsigned=wire.is_unsigned)
         case 4 | 5 if kind in (types.FLOAT, types.DOUBLE):
             return content.copy().view("<f4" if wire.type == 4 else "<f8")[:, 0]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.postgres.types import NativeType, data_type
 from flowctl.connectors.refusal import error_of, refusal
-from flowctl.connectors.text_columns import TIMES, as_number, as_time, from_text
+from flowctl.connectors.text_columns import TIMES, as_number, from_text, unchanged
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, Decimal
@@ -60,7 +60,7 @@ def _typed(texts: pa.Array, wanted: Column, base: str) -> pa.Array:
     if (found != kind or base == "numeric") and types.is_number(found) and types.is_number(kind):
         return as_number(texts, found, kind)
     if found != kind and {found, kind} <= TIMES:
-        return as_time(texts.cast(arrow_type(found)), kind)
+        return unchanged(texts.cast(arrow_type(found)), kind)
     return texts.cast(arrow_type(kind))
 
 

@@ -84,17 +84,9 @@ def _as_text(columns: tuple[Column, ...]) -> tuple[Column, ...]:
 def test_what_a_type_cannot_hold_is_refused_by_name(
     postgres_database: str, tmp_path: Path, native: str, literal: str, why: str
 ) -> None:
-    with psycopg.connect(postgres_database, autocommit=True) as database:
-        database.execute(f"CREATE TABLE every (row int PRIMARY KEY, odd {native})")
-        captured = Captured(postgres_database, tmp_path, [OBJECT])
-        with captured.begin():
-            pass
-        database.execute(f"INSERT INTO every VALUES (1, {literal})")
-    captured.capture()
-    info = captured.source.describe_stream(captured.stream, [OBJECT]).tables[OBJECT]
-    assert info is not None
+    captured, columns = inserted(postgres_database, tmp_path, native, literal)
     with pytest.raises(TableError, match=why) as raised:
-        captured.changes(info.columns, ["row"], OBJECT)
+        captured.changes(columns, ["row"], OBJECT)
     assert "odd" in raised.value.message and "infinity" not in raised.value.message
 
 
@@ -127,17 +119,23 @@ def test_what_a_type_cannot_hold_is_refused_by_name(
 def test_another_type_is_the_same_in_a_change_and_in_a_snapshot(
     postgres_database: str, tmp_path: Path, native: str, kind: types.DataType, literals: list[str]
 ) -> None:
-    with psycopg.connect(postgres_database, autocommit=True) as database:
+    captured, columns = inserted(postgres_database, tmp_path, native, *literals, "NULL")
+    wanted = tuple(replace(column, type=kind) if column.name == "odd" else column for column in columns)
+    expected = sorted(captured.snapshot_rows(OBJECT, columns, wanted), key=lambda row: int(row["row"]))
+    found = captured.changes(wanted, ["row"], OBJECT).rows.to_pylist()
+    assert [repr(row["odd"]) for row in found] == [repr(row["odd"]) for row in expected]
+
+
+def inserted(url: str, folder: Path, native: str, *literals: str) -> tuple[Captured, tuple[Column, ...]]:
+    """Captured insertions into a table with a column `odd`, and its columns."""
+    with psycopg.connect(url, autocommit=True) as database:
         database.execute(f"CREATE TABLE every (row int PRIMARY KEY, odd {native})")
-        captured = Captured(postgres_database, tmp_path, [OBJECT])
+        captured = Captured(url, folder, [OBJECT])
         with captured.begin():
             pass
-        for row, literal in enumerate([*literals, "NULL"]):
+        for row, literal in enumerate(literals):
             database.execute(f"INSERT INTO every VALUES ({row}, {literal})")
     captured.capture()
     info = captured.source.describe_stream(captured.stream, [OBJECT]).tables[OBJECT]
     assert info is not None
-    wanted = tuple(replace(column, type=kind) if column.name == "odd" else column for column in info.columns)
-    expected = sorted(captured.snapshot_rows(OBJECT, info.columns, wanted), key=lambda row: int(row["row"]))
-    found = captured.changes(wanted, ["row"], OBJECT).rows.to_pylist()
-    assert [repr(row["odd"]) for row in found] == [repr(row["odd"]) for row in expected]
+    return captured, info.columns
