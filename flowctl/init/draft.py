@@ -78,6 +78,8 @@ def propose(options: InitOptions, refuse_path: Callable[[Path], None]) -> Propos
 
 def _decisions(source: Place, target: Place, folder: Path, options: InitOptions) -> tuple[Survey, list[Decision]]:
     """Opens both systems, so that one that does not answer is reported before anything is guessed."""
+    capabilities, refuses = registry.capabilities(source.type).source, registry.capabilities(target.type).target
+    assert capabilities is not None and refuses is not None, "place_of has refused what is no source, or no target"
     with ExitStack() as stack:
         context = OpenContext({}, str(folder.absolute()))
         opened = {one.name: _open(stack, one, context) for one in (source, target)}
@@ -85,12 +87,8 @@ def _decisions(source: Place, target: Place, folder: Path, options: InitOptions)
         assert reading is not None, "place_of has refused what is no source"
         survey = reading.survey(lambda object: _is_wanted(object, options))
         if not survey.tables:
-            raise _nothing(options)
+            raise _nothing(options, survey.views, is_files=capabilities.position == "files")
         answers = _answers(reading, survey.tables, source)
-    capabilities = registry.capabilities(source.type).source
-    refuses = registry.capabilities(target.type).target
-    assert capabilities is not None
-    assert refuses is not None
     setting = Setting(capabilities.position, refuses.refuses_names, "merge" in target_modes(target.type))
     ids = table_ids([one.name or one.object.parts for one in survey.tables])
     decided = [
@@ -105,12 +103,17 @@ def _open(stack: ExitStack, place: Place, context: OpenContext) -> Connector:
     return connector
 
 
-def _nothing(options: InitOptions) -> FlowctlError:
+def _nothing(options: InitOptions, views: Sequence[ObjectName], *, is_files: bool) -> FlowctlError:
     if options.select or options.exclude:
-        return UsageError(
-            "no table matches --select and --exclude", hint="Name tables as the source does, as in public.*"
-        )
-    return StoppedByPolicy("there is no table to read", hint="Check the URL, and what its user may see")
+        named = "paths, as in 'orders/*'" if is_files else "tables as the source does, as in 'public.*'"
+        return UsageError("no table matches --select and --exclude", hint=f"Name {named}")
+    if views:
+        hint = f"Views are read if a spec names them; there are: {some(views)}"
+    elif is_files:
+        hint = "Check the path. Formats are known by the names of files, as in orders.csv.gz"
+    else:
+        hint = "Check the URL, and what its user may see"
+    return StoppedByPolicy("there is no table to read", hint=hint)
 
 
 def _is_wanted(object: ObjectName, options: InitOptions) -> bool:

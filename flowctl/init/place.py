@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,10 +98,12 @@ def _as_url(text: str, role: Role) -> str:
         return f"{kinds[0] if kinds and path.is_file() else _FOLDER[role]}:{text}"
     if not path.exists():
         raise UsageError(f"{text}: there is no such file or folder", hint="Correct the path, or give a URL")
-    if len(kinds) != 1:
-        what = "a file that no source reads" if not kinds else f"read by {' and '.join(kinds)}"
-        hint = "Give the folder of the file, and its name with --select" if not kinds else f"Write {kinds[0]}:{text}"
-        raise UsageError(f"{text} is {what}", hint=hint)
+    if not kinds:
+        command = shlex.join(["flowctl", "init", str(path.parent), "--select", path.name])
+        hint = f"If it holds rows, as CSV does, give its folder: {command}"
+        raise UsageError(f"{text} is not a database file", hint=hint)
+    if len(kinds) > 1:
+        raise UsageError(f"{text} is read by {' and '.join(kinds)}", hint=f"Write {kinds[0]}:{text}")
     return f"{kinds[0]}:{text}"
 
 

@@ -314,7 +314,9 @@ def test_an_existing_file_is_kept(flow: Flow) -> None:
     ("arguments", "code", "said"),
     [
         (["nothing.db"], 64, "nothing.db: there is no such file or folder"),
-        (["empty.db"], 6, "there is no table to read"),
+        (["empty.db"], 6, "there is no table to read. Views are read if a spec names them; there are: v"),
+        (["empty"], 6, "there is no table to read. Check the path. Formats are known by the names of files"),
+        (["files", "--select", "a"], 64, "Name paths, as in 'orders/*'"),
         (["a.db", "--select", "z*"], 64, "no table matches --select and --exclude"),
         (["a.db", "--output", "missing/flow.yaml"], 64, "the folder missing does not exist"),
         (["postgresql://etl:pl@nted@127.0.0.1:1/db"], 4, "there is more than one @"),
@@ -325,6 +327,9 @@ def test_an_existing_file_is_kept(flow: Flow) -> None:
 def test_what_cannot_be_done(flow: Flow, arguments: list[str], code: int, said: str) -> None:
     sqlite_script(flow.folder / "a.db", "CREATE TABLE t (id INTEGER PRIMARY KEY)")
     sqlite_script(flow.folder / "empty.db", "CREATE VIEW v AS SELECT 1 AS one")
+    (flow.folder / "empty").mkdir()
+    (flow.folder / "files").mkdir()
+    (flow.folder / "files" / "a.csv").write_text("id\n1\n")
     refused = flow.run("init", *arguments, expect=code)
     assert said in refused.words
     assert "planted" not in refused.words

@@ -31,9 +31,13 @@ class Found:
 
 
 def table_names(connection: sqlite3.Connection) -> list[str]:
-    """Tables, without SQLite's and flowctl's own."""
-    rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    return [name for (name,) in rows if not name.lower().startswith(("sqlite_", "_flowctl_"))]
+    """Tables, without SQLite's and flowctl's own, and without shadow tables, in which a virtual table (FTS5, R-Tree)
+    keeps its rows. SQLite before 3.37 does not tell which these are."""
+    query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    if sqlite3.sqlite_version_info >= (3, 37):
+        query += " AND name NOT IN (SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow')"
+    names = [name for (name,) in connection.execute(query)]
+    return [name for name in names if not name.lower().startswith(("sqlite_", "_flowctl_"))]
 
 
 def view_names(connection: sqlite3.Connection) -> list[str]:

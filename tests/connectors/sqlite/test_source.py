@@ -240,9 +240,11 @@ def test_tables_are_found_without_those_of_sqlite_and_flowctl(
     database.executescript(
         "CREATE TABLE Orders (id INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT NOT NULL);"
         "CREATE TABLE order_lines (o, l, PRIMARY KEY (l, o)) WITHOUT ROWID;"
-        "CREATE TABLE _flowctl_commits (x); CREATE VIEW orders_v AS SELECT * FROM Orders"
+        "CREATE TABLE _flowctl_commits (x); CREATE VIEW orders_v AS SELECT * FROM Orders;"
+        "CREATE VIRTUAL TABLE texts USING fts5(words); CREATE TABLE texts_of_others (id)"
     )
     assert source.discover(("order*",)) == [ObjectName(("Orders",)), ObjectName(("order_lines",))]
+    assert source.discover(("text*",)) == [ObjectName(("texts",)), ObjectName(("texts_of_others",))]
     found = source.describe([table("orders"), table("order_lines"), table("orders_v"), table("nothing")])
     orders, lines, view, nothing = found.values()
     assert orders and orders.primary_key == ("id",) and [column.nullable for column in orders.columns] == [False, False]
