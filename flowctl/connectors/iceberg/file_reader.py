@@ -84,8 +84,9 @@ class FileReader:
 
     def batches(self, columns: Sequence[Column], rows: int, group: int | None = None) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
-        from pyiceberg.io.pyarrow import _to_requested_schema
         from pyiceberg.schema import prune_columns
+
+        from flowctl.connectors.iceberg.projection import project
 
         ids = {column.name: self._field(column.name) for column in columns}
         known = {field for field in ids.values() if field is not None}
@@ -95,8 +96,7 @@ class FileReader:
         names = [self.parquet.schema_arrow.names[self.stored.fields.index(field)] for field in present]
         found = prune_columns(self.stored, known & self._stored_ids)
         for batch in self.parquet.iter_batches(batch_size=rows, row_groups=groups, columns=names, use_threads=False):
-            plain = batch.select(names)
-            shaped = _to_requested_schema(requested, found, plain, projected_missing_fields=dict(self._constants))
+            shaped = project(batch.select(names), found, requested, self._constants)
             values = [
                 shaped.column(column.name).cast(field.type)
                 if ids[column.name] is not None
