@@ -80,10 +80,16 @@ class FileLogPosition:
 @dataclass(frozen=True)
 class VersionPosition:
     """A table format's own version number (Delta, Iceberg). ``table`` is the table's own id: a number means nothing for
-    another table. Empty: unknown, as after `flowctl state set`."""
+    another table. ``stamp`` tells it from another version of that number, in a table that was restored from a copy and
+    written again. Each is empty if it is unknown, as after `flowctl state set`."""
 
     version: int
     table: str = ""
+    stamp: str = ""
+
+    def is_another(self, stamp: str) -> bool:
+        """Whether ``stamp``, of what has this number now, shows that it is not the version that was recorded."""
+        return "" not in (stamp, self.stamp) and stamp != self.stamp
 
 
 @dataclass(frozen=True)
@@ -198,8 +204,9 @@ def to_json(position: Position) -> dict[str, Any]:
             return {"kind": "files", "files": codec.to_json(files)}
         case FileLogPosition(entry, count):
             return {"kind": "files", "log": entry, "count": count}
-        case VersionPosition(version, table):
-            return {"kind": "version", "version": version, **({"table": table} if table else {})}
+        case VersionPosition(version, table, stamp):
+            named = {"table": table, "stamp": stamp}
+            return {"kind": "version", "version": version, **{key: text for key, text in named.items() if text}}
         case UpstreamPosition(sequences):
             return {"kind": "upstream", "sequences": dict(sequences)}
         case LsnPosition():
@@ -227,7 +234,7 @@ def from_json(document: Mapping[str, Any]) -> Position:
         case "files":
             return codec.from_json(FilesPosition, document)
         case "version":
-            return VersionPosition(document["version"], document.get("table", ""))
+            return VersionPosition(document["version"], document.get("table", ""), document.get("stamp", ""))
         case "upstream":
             return UpstreamPosition(tuple(sorted(document["sequences"].items())))
         case "lsn":

@@ -75,8 +75,10 @@ def can_be_read_again(interval: Interval, watermark: HighWatermark | None, sourc
         return isinstance(watermark.position, OffsetsPosition) and not expired(interval.lower, watermark)
     if isinstance(interval.upper, VersionPosition) and watermark is not None:
         now, then = watermark.position, interval.upper
-        is_same = isinstance(now, VersionPosition) and now.table == then.table and now.version >= then.version
-        return is_same and not watermark.begun_lost
+        if not isinstance(now, VersionPosition) or now.table != then.table or now.version < then.version:
+            return False
+        is_another = now.version == then.version and then.is_another(now.stamp)
+        return not is_another and not watermark.begun_lost
     if interval.files_read is None or watermark is None:
         return True
     there = set(watermark.position.files) if isinstance(watermark.position, FilesPosition) else set()

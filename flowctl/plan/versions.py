@@ -20,11 +20,14 @@ def versions_interval(table: TableSpec, watermark: HighWatermark, recorded: Posi
         return Work(Interval(None, upper), f"reads version {upper.version}")
     if recorded.table not in ("", upper.table):
         return _anew(table, upper)
-    if recorded.version == upper.version:
+    is_another = recorded.version == upper.version and recorded.is_another(upper.stamp)
+    if recorded.version == upper.version and not is_another:
         return Idle(f"the source is unchanged, version {upper.version}", recorded)
     since = f"version {recorded.version}"
     if table.mode == "truncate":
         return Work(Interval(None, upper), f"reads version {upper.version}, {since} was read before")
+    if is_another:
+        return _again(table, upper, spec_path, f"{since} is another one now: the source was restored from a copy")
     if upper.version < recorded.version:
         return _again(table, upper, spec_path, f"the source went back from {since} to version {upper.version}")
     changes = watermark.changes

@@ -11,6 +11,7 @@ earlier).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,6 +40,14 @@ def read_entry(location: TableLocation, version: int) -> list[Action]:
     """The actions of one commit; OSError if its file cannot be read."""
     lines = location.read_file(entry_name(version)).splitlines()
     return [json.loads(line) for line in lines if line.strip()]
+
+
+def stamp_of(location: TableLocation, version: int) -> str:
+    """Tells this version from another one of its number: a digest of its commit; empty if its file was cleaned up."""
+    try:
+        return hashlib.sha256(location.read_file(entry_name(version))).hexdigest()[:16]
+    except FileNotFoundError:
+        return ""
 
 
 def commit_info(actions: Iterable[Action]) -> Mapping[str, Any]:

@@ -14,17 +14,19 @@ from flowctl.connectors.at_once import at_once
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.delta import actions, features
 from flowctl.connectors.delta.location import TableLocation, location_of
+from flowctl.connectors.delta.log import stamp_of
 from flowctl.connectors.delta.scan import Scan
 from flowctl.connectors.delta.table import OpenTable, open_table, open_version
 from flowctl.connectors.delta.version_changes import changes_since, count_rows, range_between, why_unreadable
 from flowctl.connectors.lake.part import Part
-from flowctl.connectors.lake.version_capture import VersionCapture, is_before, unread_column
+from flowctl.connectors.lake.version_capture import VersionCapture, is_before, unread_column, why_another
 from flowctl.connectors.source import (
     HighWatermark,
     LandedSource,
     Missing,
     ReadRequest,
     Relation,
+    VersionChanges,
     WatermarkRequest,
 )
 from flowctl.errors import StoppedByPolicy, TableError
@@ -106,7 +108,8 @@ class DeltaSource(LandedSource):
         """Reads the log for changes, and rows only to count some that have to be compared."""
         info, since, begun = request.info, request.since, request.begun
         assert info.version is not None, "_info sets it"
-        location, upper = self._location(request.relation), VersionPosition(info.version, info.identity)
+        location = self._location(request.relation)
+        upper = VersionPosition(info.version, info.identity, stamp_of(location, info.version))
         if request.changes is None:  # nobody reads it, as for `flowctl init`
             return HighWatermark(upper, info.rows)
         if failure := unread_column(request.changes.columns, location.url) or self._pin_failure(request.relation):
@@ -115,10 +118,17 @@ class DeltaSource(LandedSource):
         if is_before(since, upper) or (begun is not None and is_before(begun.upper, upper)):
             newest = open_version(location, upper.version)
             if since is not None and is_before(since, upper):
-                changes = changes_since(location, since.version, newest, request.changes, request.estimate)
+                why = why_another(since, stamp_of(location, since.version))
+                changes = (
+                    VersionChanges(since.version, lost=why)
+                    if why
+                    else changes_since(location, since.version, newest, request.changes, request.estimate)
+                )
             if begun is not None and isinstance(begun.upper, VersionPosition) and is_before(begun.upper, upper):
                 lower = begun.lower.version if isinstance(begun.lower, VersionPosition) else None
-                lost = why_unreadable(location, lower, begun.upper.version, newest, net=net)
+                lost = why_another(begun.upper, stamp_of(location, begun.upper.version)) or why_unreadable(
+                    location, lower, begun.upper.version, newest, net=net
+                )
         clock = dt.datetime.now(dt.UTC)
         rows = info.rows
         if request.estimate == "count" and rows.value is None:

@@ -15,13 +15,14 @@ from flowctl.connectors.iceberg.tables import Tables
 from flowctl.connectors.iceberg.version_changes import changes_since, count_rows, range_between, why_unreadable
 from flowctl.connectors.iceberg.versions import TableVersion, newest_version, older_version, version_of
 from flowctl.connectors.lake.part import Part
-from flowctl.connectors.lake.version_capture import VersionCapture, is_before, unread_column
+from flowctl.connectors.lake.version_capture import VersionCapture, is_before, unread_column, why_another
 from flowctl.connectors.source import (
     HighWatermark,
     LandedSource,
     Missing,
     ReadRequest,
     Relation,
+    VersionChanges,
     WatermarkRequest,
 )
 from flowctl.errors import StoppedByPolicy, TableError
@@ -86,10 +87,10 @@ class IcebergSource(LandedSource):
         """Reads manifests for changes, and rows only to count some that have to be compared."""
         info, since, begun = request.info, request.since, request.begun
         assert info.version is not None, "_info sets it"
-        upper, rows = VersionPosition(info.version, info.identity), info.rows
+        newest, rows = self._newest(request.relation), info.rows
+        upper = VersionPosition(info.version, info.identity, newest.stamp_of(info.version))
         if request.changes is None:  # nobody reads it, as for `flowctl init`
             return HighWatermark(upper, rows)
-        newest = self._newest(request.relation)
         if failure := unread_column(request.changes.columns, newest.place.shown):
             return HighWatermark(upper, rows, failure=failure)
         changes, lost = None, ""
@@ -98,10 +99,16 @@ class IcebergSource(LandedSource):
         except TableError as error:
             return HighWatermark(upper, rows, failure=error)
         if since is not None and is_before(since, upper):
-            changes = changes_since(since.version, table, request.changes, request.estimate)
+            why = why_another(since, newest.stamp_of(since.version))
+            changes = (
+                VersionChanges(since.version, lost=why)
+                if why
+                else changes_since(since.version, table, request.changes, request.estimate)
+            )
         if begun is not None and isinstance(begun.upper, VersionPosition) and is_before(begun.upper, upper):
             lower = begun.lower.version if isinstance(begun.lower, VersionPosition) else None
-            lost = why_unreadable(lower, begun.upper.version, newest)
+            lost = why_another(begun.upper, newest.stamp_of(begun.upper.version))
+            lost = lost or why_unreadable(lower, begun.upper.version, newest)
         if request.estimate == "count":
             rows = count_rows(table, "count")
         return HighWatermark(upper, rows, dt.datetime.now(dt.UTC), changes=changes, begun_lost=lost)

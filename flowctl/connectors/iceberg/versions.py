@@ -65,6 +65,12 @@ class TableVersion:
     def version(self) -> int:
         return version_of(self.snapshot) if self.snapshot is not None else 0
 
+    def stamp_of(self, version: int) -> str:
+        """Tells this version of the table from another one of its number: the id of its snapshot; empty if it has
+        expired."""
+        ids = [one.snapshot_id for one in self.handle.metadata.snapshots if version_of(one) == version]
+        return str(ids[0]) if len(ids) == 1 else ""
+
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         return columns_of(self.schema)

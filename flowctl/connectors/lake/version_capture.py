@@ -50,6 +50,14 @@ def is_before(position: object, upper: VersionPosition) -> bool:
     )
 
 
+def why_another(position: VersionPosition, stamp: str) -> str:
+    """Why what follows the version of ``position`` is not what has changed since; empty if it is. ``stamp``: of what
+    has its number now."""
+    if not position.is_another(stamp):
+        return ""
+    return f"version {position.version} is another one now, as the table was restored from a copy"
+
+
 def unread_column(columns: Sequence[Column], url: str) -> TableError | None:
     """The error for the first column whose type flowctl does not have; None if there is none."""
     for column in columns:
