@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from flowctl.connectors import registry
 from flowctl.connectors.base import Connector, OpenContext
 from flowctl.engine import cost
-from flowctl.model.step import Advance, Stopped, StreamPlan
+from flowctl.model.step import Stopped, StreamPlan
 from flowctl.observe.streams import stream_source
 from flowctl.plan.planning import Planned, make_plan
 from flowctl.resolve.resolve import PlanOptions
@@ -93,7 +93,7 @@ class Passes:
         """A second pass for tables whose rows got values that no change sends, which the first has come upon: they are
         read in full (`on_schema_change.unsent: resnapshot`)."""
         document = stream_store(self.blobs, plan.name).read()
-        took_part = {step.id for step in plan.steps if isinstance(step, Advance)}
+        took_part = {step.id for step in plan.steps if not isinstance(step, Stopped)}
         waiting = [id for id in took_part if document.table(id).position is None]
         if waiting and results.are_ok and not self.run.stopping.is_set():
             planned = make_plan(self.spec, PlanOptions(select=tuple(sorted(took_part))))

@@ -5,6 +5,7 @@ All tables share the end of the round. A table without changes in it gets no seq
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -74,10 +75,36 @@ def plan_round(on: StreamRun, tables: Sequence[TableSpec], batches: Sequence[Lan
 
 
 def _landed(on: StreamRun, table: TableSpec, batches: Sequence[LandedBatch]) -> list[LandedTable]:
+    """The changes that it takes: not those from before its snapshot, whose columns may be others, too."""
     position, object = on.writer.document.table(table.id).position, relation(table).object
     assert isinstance(position, LandedPosition) and object is not None
-    found = (batch.table(object) for batch in batches if batch.batch > position.batch)
-    return [one for one in found if one is not None]
+    first, found = _first_taken(on, position), []
+    for batch in batches:
+        landed = batch.table(object) if batch.batch > position.batch else None
+        if landed is not None and on.source.order_of(batch.lower) < first:
+            landed = _since(on, batch, landed, first)
+        if landed is not None:
+            found.append(landed)
+    return found
+
+
+def _first_taken(on: StreamRun, position: LandedPosition) -> int:
+    """The order of the first commit that is not in the table's snapshot."""
+    return on.source.order_of(on.source.position_from_text(position.since)) if position.since else 0
+
+
+def _since(on: StreamRun, batch: LandedBatch, landed: LandedTable, first: int) -> LandedTable | None:
+    """What ``landed``, of ``batch``, has from ``first`` on; None if there is nothing."""
+    import pyarrow.compute as pc
+
+    taken: Counter[str] = Counter()
+    for rows in on.log.rows(batch, [int(number) for number in landed.shapes]):
+        numbers = rows.filter(pc.greater_equal(rows["lsn"], first))["shape"]
+        taken.update({str(one["values"]): one["counts"] for one in pc.value_counts(numbers).to_pylist()})
+    if not taken:
+        return None
+    shapes = {number: digest for number, digest in landed.shapes.items() if taken[number]}
+    return replace(landed, shapes=shapes, changes=taken.total())
 
 
 def _load(
@@ -128,8 +155,7 @@ def _of_whole_table(
     """The operations on the whole table among the changes that it takes: not those from before its snapshot."""
     import pyarrow.compute as pc
 
-    object = relation(table).object
-    first = on.source.order_of(on.source.position_from_text(position.since)) if position.since else 0
+    object, first = relation(table).object, _first_taken(on, position)
     found: set[int] = set()
     for batch in batches:
         landed = batch.table(object) if object is not None and batch.batch > position.batch else None
