@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +83,7 @@ def find(connection: MysqlConnection, objects: Iterable[ObjectName]) -> dict[Obj
     """The objects that exist; one query for each database."""
     wanted = {object: parts_of(connection, object) for object in objects}
     there: dict[tuple[str, str], Found] = {}
-    for schema, names in by_schema(wanted.values()).items():
+    for schema, names in by_schema(wanted.values()):
         rows = connection.fetch(
             "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS, DATA_LENGTH, TABLE_COMMENT"
             f" FROM information_schema.TABLES WHERE TABLE_SCHEMA = {MARKER}"
@@ -148,7 +149,7 @@ def _length(field: Any) -> int:
 
 def _column_rows(connection: MysqlConnection, found: Iterable[Found]) -> dict[tuple[str, str], list[dict[str, Any]]]:
     rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for schema, names in by_schema((one.schema, one.name) for one in found).items():
+    for schema, names in by_schema((one.schema, one.name) for one in found):
         listed = connection.fetch(
             "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA,"
             " COLUMN_COMMENT, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.COLUMNS"
@@ -172,7 +173,7 @@ def _column_rows(connection: MysqlConnection, found: Iterable[Found]) -> dict[tu
 
 def _primary_keys(connection: MysqlConnection, found: Iterable[Found]) -> dict[tuple[str, str], list[str]]:
     keys: dict[tuple[str, str], list[str]] = {}
-    for schema, names in by_schema((one.schema, one.name) for one in found).items():
+    for schema, names in by_schema((one.schema, one.name) for one in found):
         listed = connection.fetch(
             "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME FROM information_schema.STATISTICS"
             f" WHERE TABLE_SCHEMA = {MARKER} AND TABLE_NAME IN ({', '.join([MARKER] * len(names))})"
@@ -209,12 +210,16 @@ def _ending(row: Mapping[str, Any]) -> str | None:
     return str(row["texts"]) if is_plain else None
 
 
-def by_schema(names: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The names of each database, given (database, name)."""
-    found: dict[str, list[str]] = {}
-    for schema, name in names:
-        found.setdefault(schema, []).append(name)
-    return found
+def by_schema(names: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """The names of each database, given (database, name). Names that differ only in case are in different lists: if one
+    query asks for both, MariaDB's `information_schema` shows the first, even where they are two tables."""
+    found: dict[tuple[str, int], list[str]] = {}
+    alike: Counter[tuple[str, str]] = Counter()
+    for schema, name in dict.fromkeys(names):
+        at = schema, name.lower()
+        found.setdefault((schema, alike[at]), []).append(name)
+        alike[at] += 1
+    return [(schema, listed) for (schema, _), listed in found.items()]
 
 
 def _folded(connection: MysqlConnection, schema: str, name: str) -> tuple[str, str]:

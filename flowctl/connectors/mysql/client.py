@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Stands for a parameter: no name holds it, and unlike ``%s`` nothing else in a statement looks like it.
 MARKER = "\0"
-#: Bytes of a file in one packet; every server takes as much.
+#: Bytes of a file in one packet, at most.
 _PACKET_BYTES = 1 << 16
 _SETTINGS = (
     "time_zone = '+00:00'",
@@ -153,9 +153,10 @@ class MysqlConnection:
             driver._execute_command(COMMAND.COM_QUERY, statement)
             if not driver._read_packet().is_load_local_packet():
                 raise TableError("the server did not ask for the rows to load", hint="Set local_infile = OFF there")
+            size = min(_PACKET_BYTES, self.facts.packet_bytes // 2)
             for part in content:
-                for at in range(0, len(part), _PACKET_BYTES):
-                    driver.write_packet(part[at : at + _PACKET_BYTES])
+                for at in range(0, len(part), size):
+                    driver.write_packet(part[at : at + size])
             is_sent = True
             driver.write_packet(b"")
             return int(OKPacketWrapper(driver._read_packet()).affected_rows)

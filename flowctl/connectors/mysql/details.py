@@ -18,7 +18,7 @@ def details(connection: MysqlConnection, objects: Sequence[ObjectName]) -> dict[
     indexes: dict[Place, list[Index]] = {}
     numbered: dict[Place, list[str]] = {}
     readable: dict[Place, list[tuple[str, bool]]] = {}
-    for schema, names in by_schema(places.values()).items():
+    for schema, names in by_schema(places.values()):
         of_tables = f" WHERE TABLE_SCHEMA = {MARKER} AND TABLE_NAME IN ({', '.join([MARKER] * len(names))})"
         for place, index in _indexes(connection, of_tables, [schema, *names]):
             indexes.setdefault(place, []).append(index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT
+from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT, REFERRED_TO
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError, WriteConflict
 
 _LOGIN = (1044, 1045, 1049, 1130, 1251, 1698, 1820, 1862, 2059, 4151)
@@ -12,10 +12,14 @@ RIGHTS = (1142, 1143, 1227, 1370, 1410)
 _LOCKS = (1205, 1213, 3572)
 #: A table or a column that was not there a moment ago: DDL is no part of a transaction.
 _MADE_MEANWHILE = (1050, 1060)
-_CONNECTION = (1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317, 1412, 1927, 2002, 2003, 2005, 2006,
+_CONNECTION = (1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317, 1927, 2002, 2003, 2005, 2006,
                2013, 2055, 3024, 4031)  # fmt: skip
+#: A table was altered after the snapshot was taken that is to show it.
+_ALTERED = 1412
 _READ_ONLY = (1290, 1792, 1836)
-_IN_USE = (1091, 1553, 1829, 1846, 3108, 3837, 3959, 1901, 1072, 1217, 1451)
+_IN_USE = (1091, 1553, 1829, 1846, 3108, 3837, 3959, 1901, 1072)
+#: Rows of another table refer to a row that is to be deleted, or to a key that is to change.
+_REFERRED_TO = (1217, 1451)
 #: The driver's: the server has no TLS, or its handshake failed.
 _NO_TLS = 2026
 NO_TABLE = 1146
@@ -49,10 +53,14 @@ def explained(error: Exception, place: str, user: str) -> FlowctlError:
         return WriteConflict(message, hint="Try again: somebody else has made it in the same moment")
     if code in _CONNECTION:
         return TransientError(message, hint="Check that the server is up and can be reached")
+    if code == _ALTERED:
+        return TransientError(message, hint="Wait: somebody has altered the table, and it is read at another moment")
     if code in _READ_ONLY:
         return TableError(message, hint="Name the primary server")
     if code in _IN_USE:
         return TableError(message, hint=DROP_WHAT_USES_IT)
+    if code in _REFERRED_TO:
+        return TableError(message, hint=REFERRED_TO)
     if code in ROW_SIZE:
         return TableError(message, hint="Leave columns out with columns.exclude, or split the table")
     return TableError(message, hint=f"Look up error {code} in the server's manual" if code else "")

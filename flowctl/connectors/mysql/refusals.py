@@ -95,7 +95,7 @@ def uses_of(
     it. Three queries for each database."""
     objects = {parts_of(connection, object): object for object, info in found.items() if info is not None}
     used: dict[ObjectName, dict[str, list[Use]]] = {object: {} for object in objects.values()}
-    for schema, names in by_schema(objects).items():
+    for schema, names in by_schema(objects):
         of_tables = f"TABLE_SCHEMA = {MARKER} AND TABLE_NAME IN ({', '.join([MARKER] * len(names))})"
         for table, column, index in connection.fetch(
             f"SELECT TABLE_NAME, COLUMN_NAME, INDEX_NAME FROM information_schema.STATISTICS WHERE {of_tables}"

@@ -15,6 +15,10 @@ from flowctl.errors import TableError
 
 #: For a database that does not report which object uses a column.
 DROP_WHAT_USES_IT = "Drop what uses the column, run, and recreate it"
+#: For rows that a foreign key of somebody else refers to.
+REFERRED_TO = (
+    "Delete the rows that refer to them, drop the foreign key, or, in a merge, mark them with `deletes: {action: soft}`"
+)
 
 
 def joined(names: Sequence[str]) -> str:

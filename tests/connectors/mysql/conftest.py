@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flowctl.connectors.base import Connector
+from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import opened
+from tests.connectors.target_matrix import FACTORIES, Place
 from tests.e2e.flows import mysql_rows
 
 #: Runs statements and returns the rows of the last one.
@@ -29,3 +32,9 @@ def connector(mysql_database: str) -> Iterator[Connector]:
 @pytest.fixture
 def source(connector: Connector) -> Any:
     return connector.source
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
+    with FACTORIES["mysql"](request, tmp_path, scratch) as opened:
+        yield opened

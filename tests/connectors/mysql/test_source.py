@@ -75,6 +75,19 @@ def test_databases_views_and_patterns(script: Script, source: Any, mariadb_serve
         assert "has no table ordres" in missing.reason and "orders" in missing.hint
 
 
+def test_two_tables_whose_names_differ_in_case(script: Script, source: Any) -> None:
+    script("CREATE TABLE T (i INT PRIMARY KEY); CREATE TABLE t (j INT PRIMARY KEY, k INT UNIQUE NOT NULL)")
+    script("INSERT INTO T VALUES (1); INSERT INTO t VALUES (2, 3)")
+    assert source.discover(("*",)) == [ObjectName(("T",)), ObjectName(("t",))]
+    found = source.describe([table("T"), table("t")])
+    assert {str(one.object): info and info.primary_key for one, info in found.items()} == {"T": ("i",), "t": ("j",)}
+    details = source.details([ObjectName(("t",)), ObjectName(("T",))])
+    found_keys = {one: [index.columns for index in of.indexes] for one, of in details.items()}
+    assert found_keys == {ObjectName(("t",)): [("k",), ("j",)], ObjectName(("T",)): [("i",)]}
+    assert captured_rows(source, table("T")) == [{"i": 1}]
+    assert captured_rows(source, table("t")) == [{"j": 2, "k": 3}]
+
+
 @pytest.mark.full
 def test_a_server_that_ignores_the_case_of_tables() -> None:
     """lower_case_table_names = 1 stores every name in lower case, and finds it in any."""

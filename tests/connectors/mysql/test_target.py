@@ -6,7 +6,6 @@ import datetime as dt
 import time
 from collections.abc import Iterator, Sequence
 from decimal import Decimal as Exact
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from flowctl.spec.spec import Layout
 from flowctl.storage.buffer import Buffer
 from tests.connectors.mysql.conftest import Script
 from tests.connectors.reading import describe
-from tests.connectors.target_matrix import FACTORIES, Place, opened
+from tests.connectors.target_matrix import Place, opened
 from tests.connectors.test_target_history import COLUMNS as HISTORY
 from tests.connectors.test_target_history import seen
 from tests.connectors.test_target_types import ALL
@@ -32,12 +31,6 @@ from tests.e2e.flows import mysql_rows
 from tests.services import mariadb
 
 pytestmark = [pytest.mark.long_on_spark]
-
-
-@pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
-    with FACTORIES["mysql"](request, tmp_path, scratch) as opened:
-        yield opened
 
 
 @pytest.fixture

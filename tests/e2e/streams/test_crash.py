@@ -39,7 +39,10 @@ def walk(folder: Path, url: str, target: str, points: Sequence[Point | StreamPoi
     workload.create()
     flow = write_flow(folder, url, [target])
     if isinstance(database_of(url), MysqlDatabase):  # it has no slots
-        points, beginning = [point for point in points if point != "slot_created"], max(beginning - 1, 0)
+        points, beginning = [point for point in points if point != "slot_created"], beginning - 1
+    if not beginning:
+        flow.apply()
+        workload.run(12)
     for number, point in enumerate(points):
         flush(url)
         killed = flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None)

@@ -168,7 +168,7 @@ def _cascades(
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """By table the name of a foreign key by which InnoDB changes its rows itself, and the rule."""
     cascades: dict[tuple[str, str], tuple[str, str]] = {}
-    for schema in catalog.by_schema((one.schema, one.name) for one in found.values()):
+    for schema in dict.fromkeys(one.schema for one in found.values()):
         rows = connection.fetch(
             "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE"
             f" FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = {MARKER}",

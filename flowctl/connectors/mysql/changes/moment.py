@@ -27,42 +27,45 @@ from flowctl.storage.buffer import SegmentSink
 
 @dataclass(frozen=True)
 class MysqlMoment(LandedMoment):
-    """``connection`` has the snapshot, and reads one table at a time: ``turn``."""
+    """``connection``, of ``client``, has the snapshot, and reads one table at a time: ``turn``."""
 
     at: BinlogPosition
     event_at: str
     commit: str
+    client: Client
     connection: MysqlConnection
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
     def capture(self, relation: Relation, info: TableInfo) -> Iterator[MomentCapture]:
-        with self.turn:
+        with self.turn, self.client.translated():
             _require_open(self.connection)
             comparisons = catalog.comparisons(self.connection)
             here = catalog.relation_columns(self.connection, relation) or ()
         by_name = {column.name: column for column in here}
-        yield MomentCapture(relation, info, by_name, comparisons, self.connection, self.turn)
+        yield MomentCapture(relation, info, by_name, comparisons, self.connection, self.client, self.turn)
 
 
 @dataclass(frozen=True)
 class MomentCapture(MysqlCapture):
+    client: Client
     turn: threading.Lock
 
     def read(self, request: ReadRequest, sink: SegmentSink, rejected: SegmentSink | None = None) -> int:
-        with self.turn:
+        with self.turn, self.client.translated():
             _require_open(self.connection)
             return super().read(request, sink, rejected)
 
     def is_empty(self, request: ReadRequest) -> bool:
-        with self.turn:
+        with self.turn, self.client.translated():
             _require_open(self.connection)
             return super().is_empty(request)
 
 
 @contextmanager
 def take(client: Client, objects: Sequence[ObjectName], *, wants_files: bool) -> Iterator[MysqlMoment]:
-    """From here on nobody alters ``objects``: DDL waits until the moment ends."""
+    """From here on nobody alters ``objects``: DDL waits until the moment ends. A table that was altered after the
+    snapshot, and before its lock, cannot be read at it."""
     with client.connect() as connection:
         place = _begin(connection, wants_files=wants_files)
         for object in objects:
@@ -71,7 +74,7 @@ def take(client: Client, objects: Sequence[ObjectName], *, wants_files: bool) ->
         now = catalog.clock(connection).replace(microsecond=0)
         at = BinlogPosition(place)
         event_at = now.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-        yield MysqlMoment(at, event_at, f"{at.order:020d}", connection)
+        yield MysqlMoment(at, event_at, f"{at.order:020d}", client, connection)
 
 
 def _begin(connection: MysqlConnection, *, wants_files: bool) -> str:
