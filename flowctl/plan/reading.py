@@ -269,6 +269,8 @@ def _begun(intent: Intent) -> str:
 def replaced_content(case: Case) -> str:
     """Describes what a full refresh replaces; empty if nothing exists."""
     target = case.observed.target
+    if target is None and case.observed.sidecars.get("__observed") is not None:
+        return f"the observations in {case.table.target}__observed: a new history begins"
     if not case.rebuilds or target is None:
         return ""
     known = target.rows.value
@@ -280,7 +282,8 @@ def taking_over(case: Case) -> Iterator[str]:
     if case.state.append_again and case.table.mode == "append" and not case.full_refresh:
         since = position.describe(case.state.position)
         yield f"appends all above {since}, including what {case.table.target} already has (state set)"
-    if (case.full_refresh or begun) and case.table.mode == "scd2" and not case.replaces:
+    has_history = case.table.mode == "scd2" and case.observed.target is not None and not case.replaces
+    if (case.full_refresh or begun) and has_history:
         yield "reads everything again; the existing history is kept"
     if begun is not None:
         way = case.state_command("set", "--position", BLANK)

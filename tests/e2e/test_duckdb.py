@@ -13,6 +13,7 @@ import duckdb
 import pytest
 
 from tests.e2e.flows import Flow, duckdb_rows
+from tests.e2e.targets import ENV, Databases, Kind, place
 
 pytestmark = pytest.mark.server
 
@@ -166,3 +167,36 @@ def test_an_adopted_table_keeps_what_the_database_fills(flow: Flow) -> None:
         assert found == [(1, first[name], first[name].upper(), origin), (2, None, None, "here")]
         assert duckdb_rows(target, f"SELECT count(DISTINCT sk) FROM {name}") == [(2,)]
     assert flow.actions() == {"added": "none", "merged": "none", "replaced": "change"}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("mysql", marks=pytest.mark.full)])
+def test_a_struct_that_a_target_has_no_form_for_stops_the_plan(kind: Kind, flow: Flow, databases: Databases) -> None:
+    target = place(kind, flow.folder, databases)
+    entry = f"orders: {{from: src:orders, to: out:{target.object}, mode: merge, key: [id]"
+    head = HEAD.format(flow="f").replace("dst: {type: duckdb, path: target.duckdb}", f"out: {target.connection}")
+    flow.write(f"{head}  {entry}}}\n")
+    stopped = flow.run("plan", "flow.yaml", env=ENV, expect=6).words
+    assert "column parts is array<struct<" in stopped and "has no form" in stopped
+    assert "Leave it out with `columns: {exclude: [parts]}`" in stopped
+    flow.write(f"{head}  {entry}, columns: {{exclude: [parts]}}}}\n")
+    flow.apply(env=ENV)
+    assert sorted(target.rows(("id", "note")), key=repr) == [(1, "first"), (2, None)]
+
+
+def test_a_column_that_changes_its_case(flow: Flow) -> None:
+    """The next step keeps what a history has."""
+    history = "mode: scd2, key: [id], scd2: {valid_from: now}, columns: {exclude: [parts, tags, big]"
+    table = f"  orders: {{from: src:orders, to: dst:orders, {history}"
+    flow.write(f"{HEAD.format(flow='f')}{table}}}}}\n")
+    flow.apply()
+    duckdb_rows(flow.folder / "source.duckdb", "UPDATE orders SET note = 'changed' WHERE id = 1")
+    flow.apply()
+    duckdb_rows(flow.folder / "source.duckdb", "ALTER TABLE orders RENAME note TO NOTE")
+    stopped = flow.run("plan", "flow.yaml", expect=6).words
+    assert "Drop the table" not in stopped
+    assert 'If "NOTE" is its new name, write columns: {rename: {NOTE: note}}' in stopped
+    flow.write(f"{HEAD.format(flow='f')}{table}, rename: {{NOTE: note}}}}}}\n")
+    flow.run("state", "set", "flow.yaml", "orders", "--accept-definition", "--yes", expect=0)
+    flow.apply()
+    rows = duckdb_rows(flow.folder / "target.duckdb", "SELECT id, note, is_current FROM orders ORDER BY id, is_current")
+    assert rows == [(1, "changed", True), (1, "first", False), (2, None, True)]

@@ -71,6 +71,8 @@ def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
             names = [f"index {name}" for _, name, *_ in indexes]
             note, next_step = f"in use by {hindrances.joined(names)}", hindrances.drop_them(names)
             return replace(change, action="fail", statement="", note=note, next_step=next_step)
+    if change.change == "new_column" and change.column.lower() in {one.name.lower() for one in info.columns}:
+        return None  # the plan tells what to do about a name that differs only in case
     return replace(change, action="fail", statement="", note=f"DuckDB says: {why}", next_step=_ANEW)
 
 

@@ -28,7 +28,7 @@ from flowctl.connectors.sql.commits import COMMITS
 from flowctl.connectors.sql.embedded import scan_landed
 from flowctl.connectors.sql.hindrances import Constraint
 from flowctl.connectors.sql.session import SqlDialect
-from flowctl.connectors.sql.storable import Form, storable
+from flowctl.connectors.sql.storable import Form, require_storable, storable
 from flowctl.connectors.sql.target import SqlTarget
 from flowctl.connectors.target import CommitLookup, WriteJob, WriteShape
 from flowctl.engine.batch import Batch
@@ -136,6 +136,10 @@ class MysqlTarget(SqlTarget[MysqlSession]):
         return (
             "loaded by multi-row INSERT, as the server's local_infile is off" if facts and not facts.takes_files else ""
         )
+
+    def confirm_write(self, object: ObjectName, write: WriteShape, written: Sequence[str]) -> str:
+        require_storable([column for column in write.columns if column.name in written], _FORM)
+        return ""
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         source = MysqlSource(self.client, self.capabilities)

@@ -66,7 +66,7 @@ def replace_quarantined(
 
 def apply_change(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
     """Changes the target's content as ``job`` requires."""
-    if job.mode == "scd2" and job.replace:
+    if job.mode == "scd2" and (job.replace or job.create):  # there may be observations of a table that is gone
         return _begin_history(session, job, staged)
     if job.replaces_content:
         return _replace(session, job, staged)
@@ -82,20 +82,25 @@ def apply_change(session: Session, job: WriteJob, staged: StagedRows) -> RowCoun
 
 
 def _replace(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
-    deleted = _delete_all(session, job.object)
+    deleted = _delete_all(session, job, job.object)
     return RowCounts(read=staged.rows, inserted=_insert(session, job, staged), updated=0, deleted=deleted)
 
 
 def _begin_history(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
     """Replaces the existing content and its observations by a new history."""
-    _delete_all(session, observed_name(job.object))
-    deleted = _delete_all(session, job.object)
+    _delete_all(session, job, observed_name(job.object))
+    deleted = _delete_all(session, job, job.object)
     return replace(_versions(session, job, staged), deleted=deleted)
 
 
-def _delete_all(session: Session, object: ObjectName) -> int:
+def _delete_all(session: Session, job: WriteJob, object: ObjectName) -> int:
     """Uses DELETE, never TRUNCATE, which is not MVCC-safe: readers would see an empty table."""
-    return session.execute(f"DELETE FROM {session.dialect.table(object.parts)}")
+    table = session.dialect.table(object.parts)
+    deleted = session.execute(f"DELETE FROM {table}")
+    if session.fetch(f"SELECT 1 FROM {table} LIMIT 1"):
+        ((left,),) = session.fetch(f"SELECT count(*) FROM {table}")
+        _all_done(replace(job, object=object), deleted, deleted + left)
+    return deleted
 
 
 def _insert(session: Session, job: WriteJob, staged: StagedRows) -> int:

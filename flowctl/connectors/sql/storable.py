@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors.refusal import PREFIX
 from flowctl.engine.spark_types import named
-from flowctl.errors import TableError
+from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Decimal, Struct
@@ -34,9 +34,30 @@ class Form:
     has_infinity: bool = True
 
 
-def storable(frame: DataFrame, columns: Sequence[Column], form: Form) -> DataFrame:
-    """``frame`` with exactly ``columns``, each as text, integer, float, boolean or bytes."""
+def require_storable(columns: Sequence[Column], form: Form) -> None:
+    """Raises :class:`StoppedByPolicy` for the first column whose values have no form in the database: structs, and
+    arrays with structs or bytes."""
+    for column in columns:
+        if not _has_form(column.type):
+            raise StoppedByPolicy(
+                f"column {column.name} is {types.short(column.type)}, for which {form.system} has no form",
+                hint=f"Leave it out with `columns: {{exclude: [{column.name}]}}`, or, with Apache Spark, make text of"
+                " it with columns.add and to_json",
+            )
 
+
+def _has_form(kind: DataType) -> bool:
+    match kind:
+        case Array(item):
+            return item != types.BINARY and _has_form(item)
+        case _:
+            return not isinstance(kind, Struct)
+
+
+def storable(frame: DataFrame, columns: Sequence[Column], form: Form) -> DataFrame:
+    """``frame`` with exactly ``columns``, each as text, integer, float, boolean or bytes. Raises as
+    :func:`require_storable`."""
+    require_storable(columns, form)
     return frame.select(
         *[
             _stored(named(column.name).cast(types.spark_ddl(column.type)), column, column.type, form).alias(column.name)
@@ -61,27 +82,17 @@ def _stored(value: SparkColumn, column: Column, kind: DataType, form: Form) -> S
             return _in_calendar(value, column, f.date_format(value, pattern), form)
         case Array(item):
             return f.to_json(f.transform(value, lambda each: _element(each, column, item, form)))
-        case Struct():
-            raise TableError(
-                f'column "{column.name}": {form.system} has no place for {types.short(kind)}',
-                hint="Leave it out with columns.exclude, or make text of it with columns.add and to_json",
-            )
         case _:
             return value
 
 
 def _element(value: SparkColumn, column: Column, kind: DataType, form: Form) -> SparkColumn:
-    """One element of an array: JSON has neither bytes nor infinite numbers."""
+    """One element of an array: JSON has no infinite numbers."""
     from pyspark.sql import functions as f
 
     match kind:
         case Array(inner):
             return f.transform(value, lambda each: _element(each, column, inner, form))
-        case types.BINARY | Struct():
-            raise TableError(
-                f'column "{column.name}": an array of {types.short(kind)} cannot be stored in {form.system}',
-                hint="Leave it out with columns.exclude, or make text of it with columns.add",
-            )
         case types.FLOAT | types.DOUBLE:
             return _unless(f.isnan(value) | _is_infinite(value), column, "JSON has no NaN and no infinity", value)
         case _:

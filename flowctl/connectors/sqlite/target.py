@@ -20,13 +20,13 @@ from flowctl.connectors.preconditions import verify_total
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.embedded import Access, EmbeddedTarget, HandedRows
 from flowctl.connectors.sql.hindrances import Constraint
-from flowctl.connectors.sql.storable import Form, storable
+from flowctl.connectors.sql.storable import Form, require_storable, storable
 from flowctl.connectors.sqlite import place, refusals
 from flowctl.connectors.sqlite.database import open_database, readers_of, translated
 from flowctl.connectors.sqlite.location import Location
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.sqlite.source import SqliteSource
-from flowctl.connectors.target import WriteJob
+from flowctl.connectors.target import WriteJob, WriteShape
 from flowctl.engine.batch import Batch
 from flowctl.errors import TableError
 from flowctl.model.mode import Mode
@@ -70,6 +70,10 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
 
     def refuse_change(self, info: TableInfo, change: SchemaChange) -> SchemaChange | None:
         return refusals.refuse_change(info, change)
+
+    def confirm_write(self, object: ObjectName, write: WriteShape, written: Sequence[str]) -> str:
+        require_storable([column for column in write.columns if column.name in written], _FORM)
+        return ""
 
     def most_columns(self, mode: Mode) -> int:
         """SQLite's limits: 2,000 columns of a table, 1,000 levels of an expression (a merge compares each column),

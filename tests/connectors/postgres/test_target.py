@@ -324,6 +324,14 @@ def test_a_trigger_that_leaves_rows_out_is_no_commit(writer: Writer, event: str)
     assert sorted(writer.place.read(["id", "name"])) == [(1, "a"), (2, "a")]
 
 
+def test_a_rule_that_keeps_what_is_replaced_is_no_commit(writer: Writer) -> None:
+    writer.write([ROW, {**ROW, "id": 2}], 1, "truncate")
+    writer.place.execute("CREATE RULE kept AS ON DELETE TO {table} WHERE old.id = 2 DO INSTEAD NOTHING")
+    with pytest.raises(TableError, match="accepted 1 of 2 rows: one of its triggers or rules"):
+        writer.write([ROW], 2, "truncate")
+    assert sorted(writer.place.read(["id"])) == [(1,), (2,)]
+
+
 def test_a_row_whose_key_is_there_twice_is_updated_twice(writer: Writer) -> None:
     writer.write([ROW, {**ROW, "name": "b"}], 1)
     assert writer.write(upserts({**ROW, "name": "b"}), 2, "merge").counts.updated == 1

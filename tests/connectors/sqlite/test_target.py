@@ -14,6 +14,7 @@ import pytest
 from flowctl.connectors.sql import timeouts
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model import types
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import Array
@@ -174,6 +175,18 @@ def test_a_trigger_that_leaves_rows_out_is_no_commit(writer: Writer, event: str)
         writer.write([*upserts(row(1, "b"), row(3)), gone(2)], 2, "merge")
     assert writer.committed().seq == 1
     assert sorted(writer.place.read(["id", "name"])) == [(1, "a"), (2, "a")]
+
+
+@pytest.mark.parametrize("mode", ["truncate", "merge", "scd2"])
+def test_a_trigger_that_keeps_what_is_replaced_is_no_commit(writer: Writer, mode: Mode) -> None:
+    more = {"key": ("id",), "columns": HISTORY} if mode == "scd2" else {}
+    rows = {"truncate": [row(1), row(2)], "merge": upserts(row(1), row(2)), "scd2": [seen("a", 1)]}[mode]
+    writer.write(rows, 1, mode, **more)
+    kept = writer.place.read(["id", "name"])
+    writer.place.execute("CREATE TRIGGER one BEFORE DELETE ON {table} BEGIN SELECT RAISE(IGNORE); END")
+    with pytest.raises(TableError, match=f"accepted 0 of {len(kept)} rows: one of its triggers or rules"):
+        writer.write(rows, 2, mode, replace=True, **more)
+    assert writer.place.read(["id", "name"]) == kept
 
 
 def test_a_trigger_that_leaves_out_what_is_appended_is_no_commit(writer: Writer) -> None:
