@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.duckdb.conditions import DuckdbComparisons
 from flowctl.connectors.duckdb.types import data_type, is_plain_text, note_of
 from flowctl.connectors.source import Relation
+from flowctl.connectors.sql.creator import creator_in
 from flowctl.connectors.survey import Details, Index
 from flowctl.connectors.target import Fill
 from flowctl.model import types
@@ -25,13 +26,15 @@ _OWN = "_flowctl_"
 
 @dataclass(frozen=True)
 class Found:
-    """A table or view, named as in the file. ``rows`` is DuckDB's own estimate, None for a view; ``sql`` creates it."""
+    """A table or view, named as in the file. ``rows`` is DuckDB's own estimate, None for a view; ``sql`` creates it.
+    ``comment`` is what its owner or flowctl says about it; None for nothing."""
 
     schema: str
     name: str
     is_table: bool
     rows: int | None
     sql: str
+    comment: str | None
 
 
 def catalog_name(connection: duckdb.DuckDBPyConnection) -> str:
@@ -125,6 +128,7 @@ def describe(
         clock=dt.datetime.now(dt.UTC),
         extra={"is_table": found.is_table},
         system=system,
+        created_by=creator_in(found.comment or ""),
     )
 
 
@@ -197,9 +201,9 @@ def _folded(name: str) -> str:
 
 
 _FIND = """
-    SELECT schema_name, table_name, true, estimated_size, sql FROM duckdb_tables()
+    SELECT schema_name, table_name, true, estimated_size, sql, comment FROM duckdb_tables()
     WHERE database_name = current_database() AND NOT temporary AND lower(table_name) = lower($1)
     UNION ALL
-    SELECT schema_name, view_name, false, NULL, sql FROM duckdb_views()
+    SELECT schema_name, view_name, false, NULL, sql, comment FROM duckdb_views()
     WHERE database_name = current_database() AND NOT temporary AND lower(view_name) = lower($1)
 """

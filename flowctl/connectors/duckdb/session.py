@@ -12,6 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from flowctl.connectors.duckdb import MAIN, catalog, refusals
 from flowctl.connectors.duckdb.types import ddl
+from flowctl.connectors.sql.creator import identity_with, mark
 from flowctl.connectors.sql.embedded import EmbeddedSession
 from flowctl.connectors.sql.session import SqlDialect
 from flowctl.model.table_info import ObjectName, TableInfo
@@ -20,10 +21,17 @@ from flowctl.storage.buffer import BufferFolder
 if TYPE_CHECKING:
     import duckdb
 
+
+def _with_creator(statement: str, table: str, intent_id: str) -> str:
+    is_table = statement.startswith(f"CREATE TABLE {table} ")
+    return f"{statement}; COMMENT ON TABLE {table} IS '{mark(intent_id)}'" if is_table else statement
+
+
 DUCKDB = SqlDialect(
     name="duckdb",
     marker="?",
     column_type=ddl,
+    with_creator=_with_creator,
     widen="ALTER COLUMN {column} TYPE {type}",
     relax="ALTER COLUMN {column} DROP NOT NULL",
     # The existing content is deleted in the same transaction.
@@ -74,7 +82,8 @@ class DuckdbSession(EmbeddedSession):
         if info is None or found is None:
             return None
         more = {refusals.SCHEMA: schema, "filled": catalog.filled(self.connection, found) if found.is_table else {}}
-        return replace(info, extra={**info.extra, **more})
+        identity = identity_with(info.identity, info.created_by)
+        return replace(info, identity=identity, extra={**info.extra, **more})
 
     def written_columns(self, table: tuple[str, ...]) -> list[str]:
         found = catalog.find(self.connection, ObjectName(table))

@@ -13,15 +13,13 @@ from flowctl.connectors.mysql.client import MARKER, MysqlConnection
 from flowctl.connectors.mysql.conditions import MysqlComparisons
 from flowctl.connectors.mysql.types import data_type, is_plain_text, native_of_field, native_type, note_of
 from flowctl.connectors.source import Relation
+from flowctl.connectors.sql.creator import creator_in
 from flowctl.connectors.target import Fill
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 
 #: What flowctl keeps in a database for itself.
 _OWN = "_flowctl_"
-#: In the comment of a table that flowctl has created: the id of the intent.
-CREATOR = "made by flowctl for "
-_CREATOR = re.compile(re.escape(CREATOR) + r"(\S+)")
 _COMPUTED = re.compile(r"(?i)\b(virtual|stored|persistent)\b")
 _BASE_TABLES = ("BASE TABLE", "SYSTEM VERSIONED")
 #: The protocol's number of the character set of bytes.
@@ -46,8 +44,7 @@ class Found:
 
     @property
     def creator(self) -> str:
-        created = _CREATOR.search(self.comment)
-        return created[1] if created else ""
+        return creator_in(self.comment)
 
 
 def clock(connection: MysqlConnection) -> dt.datetime:

@@ -11,6 +11,7 @@ from typing import Any
 from flowctl.connectors.mysql import catalog, refusals
 from flowctl.connectors.mysql.client import MARKER, MysqlConnection
 from flowctl.connectors.mysql.types import ddl
+from flowctl.connectors.sql.creator import identity_with, mark
 from flowctl.connectors.sql.session import Session, SqlDialect
 from flowctl.model.table_info import ObjectName, TableInfo
 
@@ -30,11 +31,13 @@ def dialect_of(collation: str) -> SqlDialect:
         widen="MODIFY COLUMN {column} {type}",
         retype="DROP COLUMN {column}, ADD COLUMN {column} {type}",
         with_creator=_with_creator,
+        transactional_ddl=False,
     )
 
 
-def _with_creator(statement: str, intent_id: str) -> str:
-    return f"{statement} COMMENT '{catalog.CREATOR}{intent_id}'"
+def _with_creator(statement: str, table: str, intent_id: str) -> str:
+    is_table = statement.startswith(f"CREATE TABLE {table} ")
+    return f"{statement} COMMENT '{mark(intent_id)}'" if is_table else statement
 
 
 MYSQL = dialect_of(_COLLATION)
@@ -86,6 +89,4 @@ class MysqlSession(Session):
 
 
 def _as_target(info: TableInfo, **known: Any) -> TableInfo:
-    """A table that flowctl has created is identified by the intent that did: it is another one once it is recreated."""
-    identity = f"{info.identity}/{info.created_by}" if info.created_by else info.identity
-    return replace(info, identity=identity, extra={**info.extra, **known})
+    return replace(info, identity=identity_with(info.identity, info.created_by), extra={**info.extra, **known})

@@ -2,7 +2,8 @@
 reads them.
 
 The first write stores the file's inode in it (:data:`FILE_ID`) as its permanent id, so a copied or moved file keeps its
-identity. There are no table ids: a recreated table differs from its predecessor by its columns only.
+identity. There are no table ids: a table that flowctl has made is known by the intent that did
+(:mod:`flowctl.connectors.sql.creator`); one that was there before, by its columns only.
 """
 
 from __future__ import annotations
@@ -155,6 +156,8 @@ class EmbeddedTarget(SqlTarget[E]):
             super().ensure_commits(session, object)
 
     def require_own(self, session: E, job: WriteJob, there: TableInfo | None) -> None:
-        """Checks the file's id too: another file in its place has other tables, or none."""
-        identified(job.record, session.target_id(job.object))
+        """Checks the file's id where the table is missing: another file in its place may have none."""
+        name = session.target_id(job.object)
+        if there is None and not f"{job.record.target_id}/".startswith(f"{name}/"):
+            identified(job.record, name)
         super().require_own(session, job, there)

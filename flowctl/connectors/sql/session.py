@@ -21,9 +21,10 @@ class SqlDialect:
     taken, and waits for a transaction that is about to take it. ``drop_temporary`` drops a temporary table inside a
     transaction. ``widen``, ``relax`` and ``retype`` are the clauses of ALTER TABLE that widen a column's type, make it
     nullable, and give it another type without its values; empty if there are none. If ALTER TABLE takes one clause
-    only, they continue with further ALTER statements of ``{table}``. ``with_creator`` is for a database whose DDL ends
-    a transaction: it adds the id of the intent to a CREATE, and :meth:`Session.describe` returns that id as
-    ``created_by`` of the table."""
+    only, they continue with further ALTER statements of ``{table}``. ``with_creator`` is for a database whose tables
+    have no ids: it adds the mark of an intent (:mod:`.creator`) to the CREATE of a table, given the statement, the
+    table and the intent's id, and :meth:`Session.describe` returns that id as ``created_by``. ``transactional_ddl``:
+    whether DDL is part of a transaction; if it ends one, it runs before it (see :mod:`.target`)."""
 
     name: Dialect
     marker: str
@@ -34,12 +35,8 @@ class SqlDialect:
     widen: str = ""
     relax: str = ""
     retype: str = ""
-    with_creator: Callable[[str, str], str] | None = None
-
-    @property
-    def transactional_ddl(self) -> bool:
-        """Whether DDL is part of a transaction; if it ends one, it runs before it (see :mod:`.target`)."""
-        return self.with_creator is None
+    with_creator: Callable[[str, str, str], str] | None = None
+    transactional_ddl: bool = True
 
     def quoted(self, name: str) -> str:
         return dialects.quoted(name, self.name)

@@ -243,8 +243,8 @@ class SqlTarget(Target, Generic[S]):
         self.require_own(session, job, there)
         is_made = there is not None and there.created_by == job.record.intent_id
         for statement in () if is_made else job.create:
-            with_creator = self.dialect.with_creator
-            session.execute(with_creator(statement, job.record.intent_id) if with_creator else statement)
+            with_creator, table = self.dialect.with_creator, self.dialect.table(job.object.parts)
+            session.execute(with_creator(statement, table, job.record.intent_id) if with_creator else statement)
         for change in job.alter:
             if there is None or not ddl.is_made(change, there):
                 session.execute(change.statement)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowctl.connectors.source import Relation
+from flowctl.connectors.sql.creator import creator_in
 from flowctl.connectors.sqlite.conditions import SqliteComparisons
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.connectors.sqlite.types import data_type
@@ -23,11 +24,13 @@ _GENERATED = (2, 3)
 
 @dataclass(frozen=True)
 class Found:
-    """A table or view, named as in the file. Only in tables with a rowid can a row be named."""
+    """A table or view, named as in the file. Only in tables with a rowid can a row be named. ``creator`` is the id of
+    the intent that made it; empty if another has."""
 
     name: str
     is_table: bool
     has_rowid: bool
+    creator: str
 
 
 def table_names(connection: sqlite3.Connection) -> list[str]:
@@ -54,7 +57,7 @@ def find(connection: sqlite3.Connection, object: ObjectName) -> Found | None:
         return None
     name, kind, sql = row
     without_rowid = re.search(r"\)[^)]*\bWITHOUT\s+ROWID\b[^)]*$", sql or "", re.IGNORECASE)
-    return Found(name, kind == "table", kind == "table" and not without_rowid)
+    return Found(name, kind == "table", kind == "table" and not without_rowid, creator_in(sql or ""))
 
 
 def describe(
@@ -72,6 +75,7 @@ def describe(
         clock=now,
         extra={"is_table": found.is_table},
         system=system,
+        created_by=found.creator,
     )
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flowctl.connectors.sql.creator import identity_with, mark
 from flowctl.connectors.sql.embedded import EmbeddedSession
 from flowctl.connectors.sql.session import SqlDialect
 from flowctl.connectors.sqlite import catalog, refusals
@@ -16,8 +17,15 @@ from flowctl.connectors.sqlite.database import Readers
 from flowctl.connectors.sqlite.types import declared
 from flowctl.model.table_info import ObjectName, TableInfo
 
+
+def _with_creator(statement: str, table: str, intent_id: str) -> str:
+    """SQLite keeps the text of a CREATE, and so the comment, whatever is altered later."""
+    begin = f"CREATE TABLE {table} ("
+    return statement.replace(begin, f"{begin}/* {mark(intent_id)} */ ", 1)
+
+
 #: SQLite can neither change a column's type nor drop NOT NULL.
-SQLITE = SqlDialect(name="sqlite", marker="?", column_type=declared)
+SQLITE = SqlDialect(name="sqlite", marker="?", column_type=declared, with_creator=_with_creator)
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,8 @@ class SqliteSession(EmbeddedSession):
         if info is None:
             return None
         more = {refusals.SCHEMA: schema, "filled": catalog.filled(self.connection, object)}
-        return replace(info, extra={**info.extra, **more})
+        identity = identity_with(info.identity, info.created_by)
+        return replace(info, identity=identity, extra={**info.extra, **more})
 
     def written_columns(self, table: tuple[str, ...]) -> list[str]:
         return [name for (name,) in self.fetch("SELECT name FROM pragma_table_info(?)", [table[-1]])]

@@ -246,7 +246,7 @@ def test_a_table_of_a_new_schema(writer: Writer) -> None:
     nested.write([row(1)], 1)
     nested.write(upserts(row(1, "b")), 2, "merge")
     assert sql(place, 'SELECT id, name FROM "Sa les".orders') == [(1, "b")]
-    assert nested.info().identity.endswith("/Sa les.orders")
+    assert nested.info().identity.endswith("/Sa les.orders/intent-1")
     assert place.target.places([ObjectName(("main", "X")), ObjectName(("x",))]).keys() == {
         ObjectName(("main", "X")),
         ObjectName(("x",)),

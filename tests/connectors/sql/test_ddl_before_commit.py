@@ -24,7 +24,7 @@ from flowctl.errors import AbortRun, StoppedByPolicy
 from flowctl.model import types
 from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.model.table_info import Column
 from flowctl.storage.buffer import Buffer
 from tests.connectors.target_matrix import FACTORIES, Place
 from tests.connectors.test_target import *  # noqa: F403
@@ -34,13 +34,8 @@ from tests.connectors.writing import COLUMNS, Writer, row, upserts
 pytestmark = pytest.mark.long_on_spark
 
 
-def with_creator(statement: str, intent_id: str) -> str:
-    return f"{statement.removesuffix(')')} /* made for {intent_id} */)"
-
-
-DIALECT = replace(SQLITE, with_creator=with_creator, drop_temporary="DROP TABLE temp.{table}")
+DIALECT = replace(SQLITE, transactional_ddl=False, drop_temporary="DROP TABLE temp.{table}")
 _DDL = re.compile(r"(CREATE|ALTER|DROP) (?!TEMPORARY|TABLE temp\.)")
-_CREATOR = re.compile(r"/\* made for (.*) \*/")
 
 
 class EndingSession(SqliteSession):
@@ -50,15 +45,6 @@ class EndingSession(SqliteSession):
         own = "_flowctl_target" in statement or "_flowctl_commits" in statement  # SQLite's, in a transaction of its own
         assert own or not (self.connection.in_transaction and _DDL.match(statement)), f"it would commit: {statement}"
         return super().execute(statement, parameters)
-
-    def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
-        made = dict(self.fetch("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
-
-        def created(object: ObjectName, info: TableInfo | None) -> TableInfo | None:
-            found = _CREATOR.search(made.get(object.parts[-1], ""))
-            return replace(info, created_by=found[1]) if info and found else info
-
-        return {object: created(object, info) for object, info in super().describe(objects).items()}
 
 
 class EndingTarget(SqliteTarget):
