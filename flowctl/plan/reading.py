@@ -269,7 +269,8 @@ def _begun(intent: Intent) -> str:
 def replaced_content(case: Case) -> str:
     """Describes what a full refresh replaces; empty if nothing exists."""
     target = case.observed.target
-    if target is None and case.observed.sidecars.get("__observed") is not None:
+    is_anew = case.full_refresh or case.begun_refresh is not None
+    if target is None and is_anew and case.observed.sidecars.get("__observed") is not None:
         return f"the observations in {case.table.target}__observed: a new history begins"
     if not case.rebuilds or target is None:
         return ""
