@@ -179,17 +179,9 @@ class StreamSource(ABC):
     def decoder(self, shape: Shape) -> Decoder: ...
 
     @abstractmethod
-    def order_of(self, position: Position) -> int:
-        """Where the position is among the ``lsn`` of captured rows: those below committed before it."""
-
-    @abstractmethod
     def commit_text(self, order: int) -> str:
         """The ``lsn`` of a captured row as text, for `_commit_lsn`."""
 
     @abstractmethod
     def position_at(self, order: int) -> Position:
-        """The inverse of :meth:`order_of`."""
-
-    @abstractmethod
-    def position_from_text(self, text: str) -> Position:
-        """The inverse of ``str()`` of a position. Raises ``ValueError``."""
+        """The inverse of :func:`flowctl.model.position.order_of`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
@@ -13,6 +14,7 @@ from flowctl.text import counted
 
 #: Partitions of a topic whose offsets are written out.
 _LISTED = 4
+_LSN = re.compile(r"[0-9A-Fa-f]+/[0-9A-Fa-f]+")
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,24 @@ def comparable(one: Position, other: Position) -> bool:
     if isinstance(one, BinlogPosition) and isinstance(other, BinlogPosition):
         return binlog.comparable(one.place, other.place)
     return type(one) is type(other)
+
+
+def order_of(position: Position) -> int:
+    """Where a place in a log is among the ``lsn`` of captured rows: those below committed before it."""
+    match position:
+        case LsnPosition(lsn):
+            return lsn
+        case BinlogPosition():
+            return position.order
+        case _:
+            raise ValueError(f"{position} is no place in a log")
+
+
+def order_of_moment(since: str) -> int:
+    """As :func:`order_of`, of :attr:`LandedPosition.since`; 0 if there was no moment."""
+    if not since:
+        return 0
+    return order_of(lsn_from_text(since) if _LSN.fullmatch(since) else place_from_text(since))
 
 
 def place_from_text(text: str) -> BinlogPosition:

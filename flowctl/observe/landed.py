@@ -22,7 +22,7 @@ from flowctl.changes.shape import Shape
 from flowctl.connectors.stream import Decoder, Moment, StreamInfo, StreamProblem, StreamSource
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy
-from flowctl.model.position import Position
+from flowctl.model.position import Position, order_of
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Spec, StreamSpec
 from flowctl.state.document import StreamState
@@ -148,17 +148,11 @@ class LandedSource(StreamSource):
     def decoder(self, shape: Shape) -> Decoder:
         return self.source.decoder(shape)
 
-    def order_of(self, position: Position) -> int:
-        return self.source.order_of(position)
-
     def commit_text(self, order: int) -> str:
         return self.source.commit_text(order)
 
     def position_at(self, order: int) -> Position:
         return self.source.position_at(order)
-
-    def position_from_text(self, text: str) -> Position:
-        return self.source.position_from_text(text)
 
     def _recorded(self) -> StreamState | None:
         return self.states.read().stream
@@ -215,10 +209,7 @@ class _Delivery:
                     yield batch
 
     def _is_behind(self, position: Position) -> bool:
-        return self._order(position) > self._order(self.reached)
-
-    def _order(self, position: Position) -> int:
-        return self.source.order_of(position)
+        return order_of(position) > order_of(self.reached)
 
     def _require(self, batch: LandedBatch) -> None:
         """The batch continues where this stream is, and has all of its tables."""
@@ -279,7 +270,7 @@ class _Delivery:
         except FileNotFoundError as cause:
             raise self._lost(f"the files of its batch {batch.batch} are gone") from cause
         rows = pa.Table.from_batches(found)
-        rows = rows.filter(pc.greater_equal(rows["lsn"], self._order(self.reached)))
+        rows = rows.filter(pc.greater_equal(rows["lsn"], order_of(self.reached)))
         rows = rows.set_column(
             rows.column_names.index("committed_at"), "committed_at", rows["committed_at"].cast("int64")
         )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from flowctl.connectors.base import Connector
 from flowctl.connectors.stream import StreamInfo, StreamProblem, StreamSource
 from flowctl.errors import FlowctlError
+from flowctl.model.position import LandedPosition, order_of, order_of_moment
 from flowctl.observe.asking import Connections
 from flowctl.observe.landed import landed_source
 from flowctl.observe.world import SeenStream
@@ -31,7 +32,15 @@ def _recorded(spec: Spec, blobs: BlobStore, name: str) -> SeenStream:
     waiting = log.between(needed(state, state.tables), newest.batch) if newest is not None else []
     digests = {digest for batch in waiting for table in batch.tables for digest in table.shapes.values()}
     shapes = {digest: log.shape(digest) for digest in sorted(digests)}
-    return SeenStream(state, newest=newest, waiting=tuple(waiting), shapes=shapes)
+    moments = {one.position.since for one in state.tables.values() if isinstance(one.position, LandedPosition)}
+    taken = {
+        (batch.batch, since): log.changes_from(batch, first)
+        for since in sorted(moments)
+        for batch in waiting
+        for first in (order_of_moment(since),)
+        if order_of(batch.lower) < first
+    }
+    return SeenStream(state, newest=newest, waiting=tuple(waiting), shapes=shapes, taken=taken)
 
 
 def stream_source(spec: Spec, stream: StreamSpec, connector: Connector) -> StreamSource:

@@ -51,14 +51,16 @@ class Observed:
 class SeenStream:
     """One stream: its own ``state``; what its source says, None if it could not be asked (``error`` is why);
     ``newest`` is the newest landed batch (None: nothing has landed), ``waiting`` those that some table has not
-    applied, and ``shapes`` the shapes of their rows, by digest. ``no_snapshots`` is why no table can be read in full
-    where the spec says (`snapshot.from`)."""
+    applied, and ``shapes`` the shapes of their rows, by digest. ``taken`` is by batch and moment what a table that was
+    read at the moment takes of a batch that begins before it: the number of changes by shape. ``no_snapshots`` is why
+    no table can be read in full where the spec says (`snapshot.from`)."""
 
     state: StateDocument
     info: StreamInfo | None = None
     newest: LandedBatch | None = None
     waiting: tuple[LandedBatch, ...] = ()
     shapes: Mapping[str, Shape] = field(default_factory=dict)
+    taken: Mapping[tuple[int, str], Mapping[str, int]] = field(default_factory=dict)
     error: FlowctlError | None = None
     no_snapshots: StreamProblem | None = None
 

@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from flowctl.changes.shape import Shape
 from flowctl.diagnostics import Mark
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition, Position, comparable
 from flowctl.model.step import Advance, Load, RecordOnly, Recover, Stopped, StreamAction, StreamPlan, StreamStep
-from flowctl.model.table_info import Column, TableInfo, same_identity
-from flowctl.observe.metadata import with_metadata
+from flowctl.model.table_info import same_identity
 from flowctl.observe.world import SeenStream
 from flowctl.plan import checks, recovery
 from flowctl.plan.case import Case
 from flowctl.plan.commands import state_command
 from flowctl.plan.finding import Stop, Work
 from flowctl.plan.how import how
+from flowctl.plan.landed_columns import announced, columns_of_shapes, with_source_columns
 from flowctl.plan.reading import columns_of, planned_table, rfc3339, stopped, working
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.stops import first_stop
@@ -262,7 +261,9 @@ def _finished(case: StreamCase, table: Case, *, is_new: bool) -> Iterator[Stream
     if not table.is_committed and (begun.interval.lower is None or is_new):
         yield _current(case, recovery.giving_up(table), is_new=is_new)
         return
-    step = recovery.finish(_as_landed(case, table), begun, "")
+    # A snapshot has the columns of the source; a batch has those of its changes.
+    as_read = table if begun.interval.lower is None else _as_landed(case, table)
+    step = recovery.finish(as_read, begun, "")
     yield replace(step, how=how(step, table)) if isinstance(step, Recover) else step
     if is_new and isinstance(step, RecordOnly):
         following = _current(case, recovery.recorded(table, begun, step), is_new=True)
@@ -290,7 +291,7 @@ def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
         columns=columns,
         waiting=waiting,
         checks=checks.checks(table, check_deletes=False),
-        notes=(*_announced(table, landed), *([what(unsent)] if unsent else [])),
+        notes=(*announced(table, landed), *([what(unsent)] if unsent else [])),
     )
 
 
@@ -341,11 +342,16 @@ def _batch(case: StreamCase, table: Case) -> int | None:
 
 
 def _landed(case: StreamCase, table: Case) -> Iterator[LandedTable]:
-    """The table's changes that wait, by batch."""
+    """The table's changes that wait, by batch: not those from before its snapshot."""
     object, number = table.observed.source.object if table.observed.source else None, _batch(case, table)
+    position = table.state.position
+    if object is None or number is None or not isinstance(position, LandedPosition):
+        return
     for batch in case.seen.waiting:
-        if number is not None and batch.batch > number and object is not None and (found := batch.table(object)):
-            yield found
+        found = batch.table(object) if batch.batch > number else None
+        taken = case.seen.taken.get((batch.batch, position.since))
+        if found is not None and (waits := found if taken is None else found.only(taken)):
+            yield waits
 
 
 def _changes_waiting(case: StreamCase, table: Case) -> int:
@@ -360,41 +366,3 @@ def _as_landed(case: StreamCase, table: Case) -> Case:
     if digests:
         return with_source_columns(table, columns_of_shapes([case.seen.shapes[one] for one in digests], source))
     return with_source_columns(table, table.state.schema) if table.state.schema else table
-
-
-def columns_of_shapes(shapes: Sequence[Shape], now: TableInfo) -> tuple[Column, ...]:
-    """The columns that a batch delivers: of its last shape, and what only earlier ones have. Only ``now``, the table's
-    description, tells whether one may be null."""
-    last = {column.name: column for column in shapes[-1].columns}
-    others = {column.name: column for shape in shapes[:-1] for column in shape.columns if column.name not in last}
-    known = {column.name: column for column in now.columns}
-    return tuple(
-        replace(column, nullable=known[column.name].nullable if column.name in known else True)
-        for column in (*last.values(), *others.values())
-    )
-
-
-def with_source_columns(table: Case, columns: Sequence[Column]) -> Case:
-    source = table.observed.source
-    assert source is not None
-    own = [column for column in columns if column.name not in {one.name for one in _metadata(table)}]
-    info = with_metadata(table.table, replace(source, columns=tuple(own)))
-    return replace(table, observed=replace(table.observed, source=info))
-
-
-def _metadata(table: Case) -> tuple[Column, ...]:
-    return with_metadata(table.table, TableInfo(table.table.target.object, (), "")).columns
-
-
-def _announced(now: Case, landed: Case) -> Iterator[str]:
-    """Changes of the source's columns that the stream has not reached yet."""
-    there = {column.name: column for column in landed.observed.source.columns} if landed.observed.source else {}
-    source = now.observed.source
-    for column in source.columns if source else ():
-        before = there.pop(column.name, None)
-        if before is None:
-            yield f'a new column "{column.name}" ({column.native}) comes when the stream reaches it'
-        elif before.type != column.type:
-            yield f'"{column.name}" becomes {column.native} when the stream reaches that'
-    for name in there:
-        yield f'"{name}" goes when the stream reaches that'

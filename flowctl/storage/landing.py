@@ -15,9 +15,10 @@ import os
 import re
 import socket
 import uuid
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from flowctl import crashpoints
@@ -59,6 +60,11 @@ class LandedTable:
     shapes: Mapping[str, str]
     changes: int
     truncated: bool = field(default=False, metadata=in_json("not_default"))
+
+    def only(self, taken: Mapping[str, int]) -> LandedTable | None:
+        """The part of which ``taken`` has the number of changes, by shape; None if that is nothing."""
+        shapes = {number: digest for number, digest in self.shapes.items() if taken.get(number)}
+        return replace(self, shapes=shapes, changes=sum(taken[number] for number in shapes)) if shapes else None
 
 
 @dataclass(frozen=True)
@@ -208,6 +214,17 @@ class LandingLog:
                     rows = found.read_row_group(group)
                     rows = rows.filter(pc.is_in(rows["shape"], wanted))
                     yield from rows.to_batches()
+
+    def changes_from(self, batch: LandedBatch, first: int) -> Mapping[str, int]:
+        """The number of changes from the order ``first`` on, by the number of their shape."""
+        import pyarrow.compute as pc
+
+        found: Counter[str] = Counter()
+        numbers = [int(number) for table in batch.tables for number in table.shapes]
+        for rows in self.rows(batch, numbers) if numbers else ():
+            taken = rows.filter(pc.greater_equal(rows["lsn"], first))["shape"]
+            found.update({str(one["values"]): one["counts"] for one in pc.value_counts(taken).to_pylist()})
+        return found
 
     def has_leftovers(self, newest: int) -> bool:
         """Whether there are files for a batch above ``newest``."""

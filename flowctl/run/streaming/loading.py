@@ -16,7 +16,7 @@ from flowctl import crashpoints
 from flowctl.connectors.stream import Moment
 from flowctl.errors import FlowctlError, TransientError
 from flowctl.model.interval import Interval
-from flowctl.model.position import LandedPosition, Position
+from flowctl.model.position import LandedPosition, Position, order_of
 from flowctl.model.step import Load
 from flowctl.model.table_info import ObjectName
 from flowctl.observe.relations import objects_of
@@ -139,7 +139,7 @@ class Loading:
         return on.standby.moment(on.stream, objects, creates_reader=False, reach=on.source.reach_standbys)
 
     def _load(self, moment: Moment, batch: LandedBatch, loads: Sequence[Load], *, is_last: bool) -> list[Load]:
-        if self._goal is None or self.on.source.order_of(moment.at) > self.on.source.order_of(self._goal):
+        if self._goal is None or order_of(moment.at) > order_of(self._goal):
             self._goal = moment.at
         document, upper = self.on.document, LandedPosition(batch.batch, str(batch.upper), str(moment.at))
         steps = [replace(one, interval=Interval(None, upper), seq=document.table(one.id).next_seq) for one in loads]

@@ -5,7 +5,6 @@ All tables share the end of the round. A table without changes in it gets no seq
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from flowctl.connectors.source import HighWatermark
 from flowctl.connectors.target import Target
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.interval import Interval
-from flowctl.model.position import LandedPosition, NoPosition
+from flowctl.model.position import LandedPosition, NoPosition, order_of, order_of_moment
 from flowctl.model.step import Load, Stopped
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.observe.metadata import is_metadata, with_metadata
@@ -24,9 +23,9 @@ from flowctl.observe.world import Observed
 from flowctl.plan import checks
 from flowctl.plan.case import Case
 from flowctl.plan.finding import Stop
+from flowctl.plan.landed_columns import columns_of_shapes
 from flowctl.plan.reading import columns_of, planned_table, stopped
 from flowctl.plan.refusals import refuse_columns
-from flowctl.plan.streams import columns_of_shapes
 from flowctl.plan.unsent import stop_if_unsent, unsent_columns
 from flowctl.run.attempt import TableResult
 from flowctl.run.opening import open_target
@@ -78,33 +77,14 @@ def _landed(on: StreamRun, table: TableSpec, batches: Sequence[LandedBatch]) -> 
     """The changes that it takes: not those from before its snapshot, whose columns may be others, too."""
     position, object = on.writer.document.table(table.id).position, relation(table).object
     assert isinstance(position, LandedPosition) and object is not None
-    first, found = _first_taken(on, position), []
+    first, found = order_of_moment(position.since), []
     for batch in batches:
         landed = batch.table(object) if batch.batch > position.batch else None
-        if landed is not None and on.source.order_of(batch.lower) < first:
-            landed = _since(on, batch, landed, first)
+        if landed is not None and order_of(batch.lower) < first:
+            landed = landed.only(on.log.changes_from(batch, first))
         if landed is not None:
             found.append(landed)
     return found
-
-
-def _first_taken(on: StreamRun, position: LandedPosition) -> int:
-    """The order of the first commit that is not in the table's snapshot."""
-    return on.source.order_of(on.source.position_from_text(position.since)) if position.since else 0
-
-
-def _since(on: StreamRun, batch: LandedBatch, landed: LandedTable, first: int) -> LandedTable | None:
-    """What ``landed``, of ``batch``, has from ``first`` on; None if there is nothing."""
-    import pyarrow.compute as pc
-
-    taken: Counter[str] = Counter()
-    for rows in on.log.rows(batch, [int(number) for number in landed.shapes]):
-        numbers = rows.filter(pc.greater_equal(rows["lsn"], first))["shape"]
-        taken.update({str(one["values"]): one["counts"] for one in pc.value_counts(numbers).to_pylist()})
-    if not taken:
-        return None
-    shapes = {number: digest for number, digest in landed.shapes.items() if taken[number]}
-    return replace(landed, shapes=shapes, changes=taken.total())
 
 
 def _load(
@@ -155,7 +135,7 @@ def _of_whole_table(
     """The operations on the whole table among the changes that it takes: not those from before its snapshot."""
     import pyarrow.compute as pc
 
-    object, first = relation(table).object, _first_taken(on, position)
+    object, first = relation(table).object, order_of_moment(position.since)
     found: set[int] = set()
     for batch in batches:
         landed = batch.table(object) if object is not None and batch.batch > position.batch else None

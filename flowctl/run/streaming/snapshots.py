@@ -21,7 +21,7 @@ from flowctl.connectors.target import OP_COLUMN
 from flowctl.engine.batch import Batch, InMemory
 from flowctl.engine.spark_types import named
 from flowctl.model import types
-from flowctl.model.position import LandedPosition
+from flowctl.model.position import LandedPosition, order_of_moment
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.observe.metadata import COLUMNS, is_metadata
 from flowctl.run.reading import LandedSnapshot
@@ -269,7 +269,7 @@ class ChangesSnapshot(Snapshot):
                     yield decoders[number].decode(rows.slice(start, length), columns, self.key)
 
     def _first_lsn(self) -> int:
-        return self.source.order_of(self.source.position_from_text(self.since)) if self.since else 0
+        return order_of_moment(self.since)
 
 
 def _without_times(changes: Changes) -> Changes:

@@ -29,6 +29,21 @@ def test_a_change_before_the_column_came(tmp_path: Path, source_url: str) -> Non
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("point", ["landed", "after_commit", "after_record", "before_intent"])
+def test_killed_once_the_table_was_read_again(point: str, tmp_path: Path, source_url: str) -> None:
+    """The next plan sees a batch with changes of before the snapshot."""
+    flow = begun(tmp_path, source_url, ONE + HISTORY)
+    execute(source_url, "UPDATE one SET value = 'changed'", ALTER)
+    flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=-9)
+    insert_wide(source_url, 2)
+    flow.apply()
+    flow.apply()
+    lake = DeltaPlace(tmp_path / "lake")
+    must_equal(source_url, lake, ["one"])
+    must_be_history(source_url, lake, "one", "history", ["id"])
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("point", ["after_intent", "before_commit", "after_commit"])
 def test_a_pass_that_was_killed_before_the_column_came(point: str, tmp_path: Path, source_url: str) -> None:
     """The table is read again by the run that finishes the pass: it lags behind no other."""

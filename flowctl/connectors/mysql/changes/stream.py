@@ -23,7 +23,7 @@ from flowctl.connectors.mysql.client import Client
 from flowctl.connectors.mysql.source import MysqlSource
 from flowctl.connectors.stream import StreamInfo, StreamProblem, StreamSource
 from flowctl.model import binlog
-from flowctl.model.position import BinlogPosition, Position, place_from_text
+from flowctl.model.position import BinlogPosition, Position
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import StreamSpec
 
@@ -121,15 +121,8 @@ class MysqlStreams(StreamSource):
     def decoder(self, shape: Shape) -> MysqlDecoder:
         return MysqlDecoder(shape)
 
-    def order_of(self, position: Position) -> int:
-        assert isinstance(position, BinlogPosition)
-        return position.order
-
     def position_at(self, order: int) -> BinlogPosition:
         return BinlogPosition(f"{binlog.ORDER_ONLY}{order}")
-
-    def position_from_text(self, text: str) -> BinlogPosition:
-        return place_from_text(text)
 
     def commit_text(self, order: int) -> str:
         """The number of the GTID, if there is one domain; with zeros, so that texts are in the same order."""

@@ -140,18 +140,11 @@ class PostgresStreams(StreamSource):
     def decoder(self, shape: Shape) -> PostgresDecoder:
         return PostgresDecoder(shape)
 
-    def order_of(self, position: Position) -> int:
-        assert isinstance(position, LsnPosition)
-        return position.lsn
-
     def commit_text(self, order: int) -> str:
         return str(LsnPosition(order))
 
     def position_at(self, order: int) -> LsnPosition:
         return LsnPosition(order)
-
-    def position_from_text(self, text: str) -> LsnPosition:
-        return lsn_from_text(text)
 
     def _require(self, connection: psycopg.Connection[Any], stream: StreamSpec, after: LsnPosition) -> None:
         """The slot exists and still has what follows ``after``; nobody else reads it. A server would silently begin

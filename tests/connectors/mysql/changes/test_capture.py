@@ -16,6 +16,7 @@ from flowctl.connectors.mysql.changes.ddl import meanings
 from flowctl.connectors.mysql.changes.events import Query
 from flowctl.connectors.mysql.client import client
 from flowctl.errors import StoppedByPolicy, TransientError
+from flowctl.model.position import order_of, place_from_text
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import INT32
 from tests.connectors.captured import STREAM, BatchLimits
@@ -91,9 +92,9 @@ def test_a_capture_continues_where_a_batch_has_ended(begun: Captured, script: Sc
     begun.capture()
     assert ops(begun) == [("INSERT", number) for number in range(1, 9)]
     positions = [batch.upper for batch in begun.log.between(-1, begun.capture().batch)]
-    orders = [begun.source.order_of(position) for position in positions]
+    orders = [order_of(position) for position in positions]
     assert orders == sorted(orders)
-    assert [begun.source.position_from_text(str(position)) for position in positions] == positions
+    assert [place_from_text(str(position)) for position in positions] == positions
 
 
 def test_a_row_in_a_compressed_event(begun: Captured, script: Script) -> None:

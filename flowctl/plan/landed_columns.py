@@ -1,0 +1,49 @@
+"""The columns of a stream's table as its captured changes have them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from flowctl.changes.shape import Shape
+from flowctl.model.table_info import Column, TableInfo
+from flowctl.observe.metadata import with_metadata
+from flowctl.plan.case import Case
+
+
+def columns_of_shapes(shapes: Sequence[Shape], now: TableInfo) -> tuple[Column, ...]:
+    """The columns that a batch delivers: of its last shape, and what only earlier ones have. Only ``now``, the table's
+    description, tells whether one may be null."""
+    last = {column.name: column for column in shapes[-1].columns}
+    others = {column.name: column for shape in shapes[:-1] for column in shape.columns if column.name not in last}
+    known = {column.name: column for column in now.columns}
+    return tuple(
+        replace(column, nullable=known[column.name].nullable if column.name in known else True)
+        for column in (*last.values(), *others.values())
+    )
+
+
+def with_source_columns(table: Case, columns: Sequence[Column]) -> Case:
+    source = table.observed.source
+    assert source is not None
+    own = [column for column in columns if column.name not in {one.name for one in _metadata(table)}]
+    info = with_metadata(table.table, replace(source, columns=tuple(own)))
+    return replace(table, observed=replace(table.observed, source=info))
+
+
+def _metadata(table: Case) -> tuple[Column, ...]:
+    return with_metadata(table.table, TableInfo(table.table.target.object, (), "")).columns
+
+
+def announced(now: Case, landed: Case) -> Iterator[str]:
+    """Changes of the source's columns that the stream has not reached yet."""
+    there = {column.name: column for column in landed.observed.source.columns} if landed.observed.source else {}
+    source = now.observed.source
+    for column in source.columns if source else ():
+        before = there.pop(column.name, None)
+        if before is None:
+            yield f'a new column "{column.name}" ({column.native}) comes when the stream reaches it'
+        elif before.type != column.type:
+            yield f'"{column.name}" becomes {column.native} when the stream reaches that'
+    for name in there:
+        yield f'"{name}" goes when the stream reaches that'
