@@ -32,15 +32,23 @@ def _recorded(spec: Spec, blobs: BlobStore, name: str) -> SeenStream:
     waiting = log.between(needed(state, state.tables), newest.batch) if newest is not None else []
     digests = {digest for batch in waiting for table in batch.tables for digest in table.shapes.values()}
     shapes = {digest: log.shape(digest) for digest in sorted(digests)}
-    moments = {one.position.since for one in state.tables.values() if isinstance(one.position, LandedPosition)}
     taken = {
-        (batch.batch, since): log.changes_from(batch, first)
-        for since in sorted(moments)
+        (batch.batch, since): log.changes_from(batch, order_of_moment(since))
+        for since, number in _moments(state).items()
         for batch in waiting
-        for first in (order_of_moment(since),)
-        if order_of(batch.lower) < first
+        if batch.batch > number and order_of(batch.lower) < order_of_moment(since)
     }
     return SeenStream(state, newest=newest, waiting=tuple(waiting), shapes=shapes, taken=taken)
+
+
+def _moments(state: StateDocument) -> dict[str, int]:
+    """The moments at which tables were read, with the batch before each. Few batches after that begin before it."""
+    found: dict[str, int] = {}
+    for one in state.tables.values():
+        if isinstance(one.position, LandedPosition):
+            since = one.position.since
+            found[since] = min(one.position.batch, found.get(since, one.position.batch))
+    return found
 
 
 def stream_source(spec: Spec, stream: StreamSpec, connector: Connector) -> StreamSource:
