@@ -95,5 +95,5 @@ def test_a_command_for_tables_with_versions_says_that_files_have_none(tmp_path: 
     flow.apply(expect=0)
     refused = flow.run("restore", "flow.yaml", "orders", "--to", "1", expect=STOPPED)
     assert "keeps no earlier versions" in refused.words
-    assert "tables in Delta can be restored" in refused.words
+    assert "tables in Delta and Iceberg can be restored" in refused.words
     assert "There are no tables in Delta or Iceberg" in flow.run("maintain", "flow.yaml", expect=0).words
