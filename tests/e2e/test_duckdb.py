@@ -183,6 +183,7 @@ def test_a_struct_that_a_target_has_no_form_for_stops_the_plan(kind: Kind, flow:
     assert sorted(target.rows(("id", "note")), key=repr) == [(1, "first"), (2, None)]
 
 
+@pytest.mark.full
 def test_a_column_that_changes_its_case(flow: Flow) -> None:
     """The next step keeps what a history has."""
     history = "mode: scd2, key: [id], scd2: {valid_from: now}, columns: {exclude: [parts, tags, big]"

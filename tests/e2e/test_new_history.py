@@ -11,11 +11,10 @@ from tests.e2e.flows import Flow, sqlite_script
 from tests.e2e.targets import ENV, Databases, Kind, SqlPlace, kinds_with, place
 
 pytestmark = pytest.mark.server
-SHORT = ("delta", "sqlite")
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind in SHORT else pytest.mark.full) for kind in kinds_with("scd2")]
+    "kind", [pytest.param(kind, marks=() if kind == "sqlite" else pytest.mark.full) for kind in kinds_with("scd2")]
 )
 def test_a_history_that_is_gone_begins_anew(kind: Kind, tmp_path: Path, databases: Databases) -> None:
     flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)

@@ -10,11 +10,10 @@ from tests.e2e.flows import Flow, sqlite_script
 from tests.e2e.targets import ENV, SQL_KINDS, Databases, Kind, sql_place
 
 pytestmark = pytest.mark.server
-SHORT = ("duckdb", "sqlite")
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind in SHORT else pytest.mark.full) for kind in SQL_KINDS]
+    "kind", [pytest.param(kind, marks=() if kind == "duckdb" else pytest.mark.full) for kind in SQL_KINDS]
 )
 def test_a_table_made_again(kind: Kind, tmp_path: Path, databases: Databases) -> None:
     flow = Flow(tmp_path, ENV)
