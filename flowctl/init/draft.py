@@ -108,7 +108,7 @@ def _nothing(options: InitOptions, views: Sequence[ObjectName], *, is_files: boo
         named = "paths, as in 'orders/*'" if is_files else "tables as the source does, as in 'public.*'"
         return UsageError("no table matches --select and --exclude", hint=f"Name {named}")
     if views:
-        hint = f"Views are read if a spec names them; there are: {some(views)}"
+        hint = f"Name a view in a spec to read it; there are: {some(views)}"
     elif is_files:
         hint = "Check the path. Formats are known by the names of files, as in orders.csv.gz"
     else:

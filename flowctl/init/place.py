@@ -100,7 +100,7 @@ def _as_url(text: str, role: Role) -> str:
         raise UsageError(f"{text}: there is no such file or folder", hint="Correct the path, or give a URL")
     if not kinds:
         command = shlex.join(["flowctl", "init", str(path.parent), "--select", path.name])
-        hint = f"If it holds rows, as CSV does, give its folder: {command}"
+        hint = f"Give the folder of a file that holds rows, as CSV does: {command}"
         raise UsageError(f"{text} is not a database file", hint=hint)
     if len(kinds) > 1:
         raise UsageError(f"{text} is read by {' and '.join(kinds)}", hint=f"Write {kinds[0]}:{text}")

@@ -314,7 +314,7 @@ def test_an_existing_file_is_kept(flow: Flow) -> None:
     ("arguments", "code", "said"),
     [
         (["nothing.db"], 64, "nothing.db: there is no such file or folder"),
-        (["empty.db"], 6, "there is no table to read. Views are read if a spec names them; there are: v"),
+        (["empty.db"], 6, "there is no table to read. Name a view in a spec to read it; there are: v"),
         (["empty"], 6, "there is no table to read. Check the path. Formats are known by the names of files"),
         (["files", "--select", "a"], 64, "Name paths, as in 'orders/*'"),
         (["a.db", "--select", "z*"], 64, "no table matches --select and --exclude"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from flowctl.connectors.sql import timeouts, waiting
-from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT
+from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT, REFERRED_TO
 from flowctl.connectors.sql.watch import Line, watched
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.spec import urls
@@ -244,6 +244,8 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
     if state == "2BP01" or (state == "0A000" and "cannot alter" in message):
         named = (error.diag.message_detail or "").partition("\n")[0]  # an object that uses a column: no value
         return TableError(f"{message} ({named})" if named else message, hint=DROP_WHAT_USES_IT)
+    if state == "23503" and "update or delete" in message:
+        return TableError(message, hint=REFERRED_TO)
     return TableError(message, hint=f"Look up SQLSTATE {state} in PostgreSQL's manual" if state else "")
 
 

@@ -1,29 +1,14 @@
-"""What a server refuses of a write: rows that others refer to, and packets larger than it takes."""
+"""A server that takes small packets only."""
 
 from __future__ import annotations
 
 import pytest
 
-from flowctl.errors import TableError
-from tests.connectors.mysql.conftest import Script
-from tests.connectors.writing import Writer, gone, row, upserts
+from tests.connectors.writing import Writer, row, upserts
 from tests.e2e.flows import mysql_rows
 from tests.services import mariadb
 
 pytestmark = [pytest.mark.long_on_spark]
-
-
-def test_rows_that_others_refer_to(writer: Writer, script: Script) -> None:
-    writer.write(upserts(row(1), row(2)), 1, "merge")
-    writer.place.execute("ALTER TABLE {table} ADD PRIMARY KEY (id)")
-    writer.place.execute("CREATE TABLE child (id BIGINT, FOREIGN KEY (id) REFERENCES {table} (id))")
-    script("INSERT INTO child VALUES (2)")
-    with pytest.raises(TableError, match="a foreign key constraint fails") as refused:
-        writer.write([gone(2)], 2, "merge")
-    assert "Delete the rows that refer to them" in refused.value.hint
-    script("DELETE FROM child")
-    writer.write([gone(2)], 2, "merge")
-    assert writer.place.read(["id"]) == [(1,)]
 
 
 def test_a_server_that_takes_small_packets(writer: Writer, mariadb_server: mariadb.Server) -> None:
