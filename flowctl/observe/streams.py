@@ -33,7 +33,7 @@ def _recorded(spec: Spec, blobs: BlobStore, name: str) -> SeenStream:
     digests = {digest for batch in waiting for table in batch.tables for digest in table.shapes.values()}
     shapes = {digest: log.shape(digest) for digest in sorted(digests)}
     taken = {
-        (batch.batch, since): log.changes_from(batch, order_of_moment(since))
+        (batch.batch, since): log.changes_from(batch, batch.tables, order_of_moment(since))
         for since, number in _moments(state).items()
         for batch in waiting
         if batch.batch > number and order_of(batch.lower) < order_of_moment(since)

@@ -16,7 +16,7 @@ import re
 import socket
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -215,12 +215,12 @@ class LandingLog:
                     rows = rows.filter(pc.is_in(rows["shape"], wanted))
                     yield from rows.to_batches()
 
-    def changes_from(self, batch: LandedBatch, first: int) -> Mapping[str, int]:
-        """The number of changes from the order ``first`` on, by the number of their shape."""
+    def changes_from(self, batch: LandedBatch, tables: Iterable[LandedTable], first: int) -> Mapping[str, int]:
+        """The number of changes of ``tables`` from the order ``first`` on, by the number of their shape."""
         import pyarrow.compute as pc
 
         found: Counter[str] = Counter()
-        numbers = [int(number) for table in batch.tables for number in table.shapes]
+        numbers = [int(number) for table in tables for number in table.shapes]
         for rows in self.rows(batch, numbers) if numbers else ():
             taken = rows.filter(pc.greater_equal(rows["lsn"], first))["shape"]
             found.update({str(one["values"]): one["counts"] for one in pc.value_counts(taken).to_pylist()})

@@ -108,10 +108,10 @@ class DeltaSource(LandedSource):
         """Reads the log for changes, and rows only to count some that have to be compared."""
         info, since, begun = request.info, request.since, request.begun
         assert info.version is not None, "_info sets it"
+        if request.changes is None:  # nobody reads it, as for `flowctl init`
+            return HighWatermark(VersionPosition(info.version, info.identity), info.rows)
         location = self._location(request.relation)
         upper = VersionPosition(info.version, info.identity, stamp_of(location, info.version))
-        if request.changes is None:  # nobody reads it, as for `flowctl init`
-            return HighWatermark(upper, info.rows)
         if failure := unread_column(request.changes.columns, location.url) or self._pin_failure(request.relation):
             return HighWatermark(upper, info.rows, failure=failure)
         changes, lost, net = None, "", request.changes.net

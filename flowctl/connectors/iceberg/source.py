@@ -87,10 +87,11 @@ class IcebergSource(LandedSource):
         """Reads manifests for changes, and rows only to count some that have to be compared."""
         info, since, begun = request.info, request.since, request.begun
         assert info.version is not None, "_info sets it"
-        newest, rows = self._newest(request.relation), info.rows
-        upper = VersionPosition(info.version, info.identity, newest.stamp_of(info.version))
+        rows = info.rows
         if request.changes is None:  # nobody reads it, as for `flowctl init`
-            return HighWatermark(upper, rows)
+            return HighWatermark(VersionPosition(info.version, info.identity), rows)
+        newest = self._newest(request.relation)
+        upper = VersionPosition(info.version, info.identity, newest.stamp_of(info.version))
         if failure := unread_column(request.changes.columns, newest.place.shown):
             return HighWatermark(upper, rows, failure=failure)
         changes, lost = None, ""

@@ -81,7 +81,7 @@ def _landed(on: StreamRun, table: TableSpec, batches: Sequence[LandedBatch]) -> 
     for batch in batches:
         landed = batch.table(object) if batch.batch > position.batch else None
         if landed is not None and order_of(batch.lower) < first:
-            landed = landed.only(on.log.changes_from(batch, first))
+            landed = landed.only(on.log.changes_from(batch, [landed], first))
         if landed is not None:
             found.append(landed)
     return found
