@@ -23,7 +23,7 @@ from flowctl.observe.world import PositionKind
 from flowctl.plan.cursors import cursor_interval
 from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.plan.offsets import expired, offsets_interval
-from flowctl.plan.versions import versions_interval
+from flowctl.plan.versions import has_version, versions_interval
 from flowctl.spec.spec import TableSpec
 from flowctl.text import counted, some
 
@@ -74,11 +74,7 @@ def can_be_read_again(interval: Interval, watermark: HighWatermark | None, sourc
     if isinstance(interval.lower, OffsetsPosition) and watermark is not None:
         return isinstance(watermark.position, OffsetsPosition) and not expired(interval.lower, watermark)
     if isinstance(interval.upper, VersionPosition) and watermark is not None:
-        now, then = watermark.position, interval.upper
-        if not isinstance(now, VersionPosition) or now.table != then.table or now.version < then.version:
-            return False
-        is_another = now.version == then.version and then.is_another(now.stamp)
-        return not is_another and not watermark.begun_lost
+        return has_version(watermark, interval.upper)
     if interval.files_read is None or watermark is None:
         return True
     there = set(watermark.position.files) if isinstance(watermark.position, FilesPosition) else set()

@@ -68,6 +68,14 @@ def _again(table: TableSpec, upper: VersionPosition, spec_path: str, reason: str
     return Work(Interval(None, upper), f"reads everything again: {reason}")
 
 
+def has_version(watermark: HighWatermark, then: VersionPosition) -> bool:
+    """Whether an interval that was begun up to ``then`` can still be read."""
+    now = watermark.position
+    if not isinstance(now, VersionPosition) or now.table != then.table or watermark.begun_lost:
+        return False
+    return now.version > then.version or (now.version == then.version and not then.is_another(now.stamp))
+
+
 def reads_changes(interval: Interval) -> bool:
     """Whether it is one of changes, which report the deletions among them."""
     return isinstance(interval.lower, VersionPosition)

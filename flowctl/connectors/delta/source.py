@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from flowctl.connectors.at_once import at_once
 from flowctl.connectors.base import Capabilities
@@ -17,16 +16,15 @@ from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import stamp_of
 from flowctl.connectors.delta.scan import Scan
 from flowctl.connectors.delta.table import OpenTable, open_table, open_version
-from flowctl.connectors.delta.version_changes import changes_since, count_rows, range_between, why_unreadable
+from flowctl.connectors.delta.version_changes import changes_since, count_rows, range_between, why_lost, why_unreadable
 from flowctl.connectors.lake.part import Part
-from flowctl.connectors.lake.version_capture import VersionCapture, is_before, unread_column, why_another
+from flowctl.connectors.lake.version_capture import VersionCapture, is_before, unread_column
 from flowctl.connectors.source import (
     HighWatermark,
     LandedSource,
     Missing,
     ReadRequest,
     Relation,
-    VersionChanges,
     WatermarkRequest,
 )
 from flowctl.errors import StoppedByPolicy, TableError
@@ -36,9 +34,6 @@ from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
 from flowctl.spec.suggest import nearest
 from flowctl.storage.options import Storage
-
-if TYPE_CHECKING:
-    pass
 
 _PINNED = re.compile(r"@v(\d+)$")
 
@@ -118,17 +113,10 @@ class DeltaSource(LandedSource):
         if is_before(since, upper) or (begun is not None and is_before(begun.upper, upper)):
             newest = open_version(location, upper.version)
             if since is not None and is_before(since, upper):
-                why = why_another(since, stamp_of(location, since.version))
-                changes = (
-                    VersionChanges(since.version, lost=why)
-                    if why
-                    else changes_since(location, since.version, newest, request.changes, request.estimate)
-                )
+                changes = changes_since(location, since, newest, request.changes, request.estimate)
             if begun is not None and isinstance(begun.upper, VersionPosition) and is_before(begun.upper, upper):
                 lower = begun.lower.version if isinstance(begun.lower, VersionPosition) else None
-                lost = why_another(begun.upper, stamp_of(location, begun.upper.version)) or why_unreadable(
-                    location, lower, begun.upper.version, newest, net=net
-                )
+                lost = why_lost(location, lower, begun.upper, newest, net=net)
         clock = dt.datetime.now(dt.UTC)
         rows = info.rows
         if request.estimate == "count" and rows.value is None:

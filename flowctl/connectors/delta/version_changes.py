@@ -11,6 +11,7 @@ from flowctl.connectors.at_once import at_once
 from flowctl.connectors.delta import actions
 from flowctl.connectors.delta.change_feed import ChangeFeed, feed_files
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.log import stamp_of
 from flowctl.connectors.delta.log_range import LogCommit, commits_between, first_missing
 from flowctl.connectors.delta.scan import Scan
 from flowctl.connectors.delta.table import OpenTable, open_version
@@ -18,10 +19,12 @@ from flowctl.connectors.delta.types import Action
 from flowctl.connectors.delta.version_difference import ChangedFiles, Difference, changed_files
 from flowctl.connectors.lake.difference import MOST_BYTES
 from flowctl.connectors.lake.part import Part
+from flowctl.connectors.lake.version_capture import why_another
 from flowctl.connectors.source import ReadRequest, VersionChanges
 from flowctl.engine.cost import IN_MEMORY_BYTES
 from flowctl.errors import TableError
 from flowctl.model import types
+from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column, Estimate, RowEstimate
 from flowctl.storage.urls import local_path, scheme
 
@@ -78,9 +81,12 @@ def range_between(location: TableLocation, lower: int, upper: OpenTable) -> Vers
 
 
 def changes_since(
-    location: TableLocation, since: int, upper: OpenTable, request: ReadRequest, estimate: Estimate
+    location: TableLocation, position: VersionPosition, upper: OpenTable, request: ReadRequest, estimate: Estimate
 ) -> VersionChanges:
-    """What a plan knows of the changes after version ``since``."""
+    """What a plan knows of the changes after the version of ``position``."""
+    since = position.version
+    if why := why_another(position, stamp_of(location, since)):
+        return VersionChanges(since, lost=why)
     try:
         found = range_between(location, since, upper)
         files = found.opened_files(net=request.net)
@@ -99,9 +105,18 @@ def changes_since(
     return VersionChanges(since, rows, removes=found.removes, reads_feed=found.reads_feed)
 
 
+def why_lost(
+    location: TableLocation, lower: int | None, upper: VersionPosition, newest: OpenTable, *, net: bool
+) -> str:
+    """Why an interval that an earlier run has begun can no longer be read; empty if it can. ``lower`` as in
+    :func:`why_unreadable`."""
+    another = why_another(upper, stamp_of(location, upper.version))
+    return another or why_unreadable(location, lower, upper.version, newest, net=net)
+
+
 def why_unreadable(location: TableLocation, lower: int | None, upper: int, newest: OpenTable, *, net: bool) -> str:
-    """Why an interval that an earlier run has begun can no longer be read; empty if it can. ``lower``: None for the
-    whole table at version ``upper``."""
+    """Why what changed after version ``lower`` up to ``upper`` can no longer be read; empty if it can. ``lower``: None
+    for the whole table at version ``upper``."""
     try:
         there = newest if upper == newest.version else open_version(location, upper)
         files = there.files if lower is None else range_between(location, lower, there).opened_files(net=net)

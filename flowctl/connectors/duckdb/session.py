@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 
 def _with_creator(statement: str, table: str, intent_id: str) -> str:
-    is_table = statement.startswith(f"CREATE TABLE {table} ")
-    return f"{statement}; COMMENT ON TABLE {table} IS '{mark(intent_id)}'" if is_table else statement
+    return f"{statement}; COMMENT ON TABLE {table} IS '{mark(intent_id)}'"
 
 
 DUCKDB = SqlDialect(

@@ -12,17 +12,16 @@ from flowctl.connectors.at_once import at_once
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.iceberg.scan import Scan
 from flowctl.connectors.iceberg.tables import Tables
-from flowctl.connectors.iceberg.version_changes import changes_since, count_rows, range_between, why_unreadable
+from flowctl.connectors.iceberg.version_changes import changes_since, count_rows, range_between, why_lost
 from flowctl.connectors.iceberg.versions import TableVersion, newest_version, older_version, version_of
 from flowctl.connectors.lake.part import Part
-from flowctl.connectors.lake.version_capture import VersionCapture, is_before, unread_column, why_another
+from flowctl.connectors.lake.version_capture import VersionCapture, is_before, unread_column
 from flowctl.connectors.source import (
     HighWatermark,
     LandedSource,
     Missing,
     ReadRequest,
     Relation,
-    VersionChanges,
     WatermarkRequest,
 )
 from flowctl.errors import StoppedByPolicy, TableError
@@ -100,16 +99,10 @@ class IcebergSource(LandedSource):
         except TableError as error:
             return HighWatermark(upper, rows, failure=error)
         if since is not None and is_before(since, upper):
-            why = why_another(since, newest.stamp_of(since.version))
-            changes = (
-                VersionChanges(since.version, lost=why)
-                if why
-                else changes_since(since.version, table, request.changes, request.estimate)
-            )
+            changes = changes_since(since, table, request.changes, request.estimate)
         if begun is not None and isinstance(begun.upper, VersionPosition) and is_before(begun.upper, upper):
             lower = begun.lower.version if isinstance(begun.lower, VersionPosition) else None
-            lost = why_another(begun.upper, newest.stamp_of(begun.upper.version))
-            lost = lost or why_unreadable(lower, begun.upper.version, newest)
+            lost = why_lost(lower, begun.upper, newest)
         if request.estimate == "count":
             rows = count_rows(table, "count")
         return HighWatermark(upper, rows, dt.datetime.now(dt.UTC), changes=changes, begun_lost=lost)

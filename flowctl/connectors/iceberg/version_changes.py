@@ -12,10 +12,12 @@ from flowctl.connectors.iceberg.scan import Scan
 from flowctl.connectors.iceberg.versions import LiveFile, TableVersion, older_version, version_of
 from flowctl.connectors.lake.difference import MOST_BYTES, net_rows, with_key
 from flowctl.connectors.lake.part import Part
+from flowctl.connectors.lake.version_capture import why_another
 from flowctl.connectors.source import ReadRequest, VersionChanges
 from flowctl.engine.cost import IN_MEMORY_BYTES
 from flowctl.errors import TableError
 from flowctl.model import types
+from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column, Estimate, RowEstimate
 
 if TYPE_CHECKING:
@@ -145,8 +147,13 @@ def range_between(lower: int, upper: TableVersion) -> VersionRange:
     return VersionRange(older_version(upper, lower), upper)
 
 
-def changes_since(since: int, upper: TableVersion, request: ReadRequest, estimate: Estimate) -> VersionChanges:
-    """What a plan knows of the changes after version ``since``."""
+def changes_since(
+    position: VersionPosition, upper: TableVersion, request: ReadRequest, estimate: Estimate
+) -> VersionChanges:
+    """What a plan knows of the changes after the version of ``position``."""
+    since = position.version
+    if why := why_another(position, upper.stamp_of(since)):
+        return VersionChanges(since, lost=why)
     try:
         found = range_between(since, upper)
         if reason := _renamed(found.lower, upper, request.columns):
@@ -161,11 +168,13 @@ def changes_since(since: int, upper: TableVersion, request: ReadRequest, estimat
         return VersionChanges(since, lost=error.message)
 
 
-def why_unreadable(lower: int | None, upper: int, newest: TableVersion) -> str:
+def why_lost(lower: int | None, upper: VersionPosition, newest: TableVersion) -> str:
     """Why an interval that an earlier run has begun can no longer be read; empty if it can. ``lower``: None for the
     whole table at version ``upper``."""
+    if why := why_another(upper, newest.stamp_of(upper.version)):
+        return why
     try:
-        older_version(newest, upper)
+        older_version(newest, upper.version)
         if lower is not None:
             older_version(newest, lower)
     except TableError as error:

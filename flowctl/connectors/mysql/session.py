@@ -35,9 +35,8 @@ def dialect_of(collation: str) -> SqlDialect:
     )
 
 
-def _with_creator(statement: str, table: str, intent_id: str) -> str:
-    is_table = statement.startswith(f"CREATE TABLE {table} ")
-    return f"{statement} COMMENT '{mark(intent_id)}'" if is_table else statement
+def _with_creator(statement: str, _table: str, intent_id: str) -> str:
+    return f"{statement} COMMENT '{mark(intent_id)}'"
 
 
 MYSQL = dialect_of(_COLLATION)

@@ -242,9 +242,11 @@ class SqlTarget(Target, Generic[S]):
         there = found[job.object]
         self.require_own(session, job, there)
         is_made = there is not None and there.created_by == job.record.intent_id
+        with_creator, table = self.dialect.with_creator, self.dialect.table(job.object.parts)
         for statement in () if is_made else job.create:
-            with_creator, table = self.dialect.with_creator, self.dialect.table(job.object.parts)
-            session.execute(with_creator(statement, table, job.record.intent_id) if with_creator else statement)
+            if with_creator is not None and statement.startswith(f"CREATE TABLE {table} "):
+                statement = with_creator(statement, table, job.record.intent_id)
+            session.execute(statement)
         for change in job.alter:
             if there is None or not ddl.is_made(change, there):
                 session.execute(change.statement)
