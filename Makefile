@@ -67,8 +67,8 @@ test-others: venv
 	$(PYTEST) -m "not full and not engine" --ignore=tests/e2e
 
 # Everything, the long matrices included, with a real S3 protocol and Vault (both need Go); the connectors' suite also on
-# Sail and, without its long matrices, over Spark Connect: these differ by engine, not by how Spark is reached. Whole runs
-# of every source into every target are on Sail; on Spark, into the targets that it writes.
+# Sail and, without its long matrices, over Spark Connect: these differ by engine, not by how Spark is reached. Every
+# source and every target is on Sail; on Spark are the targets that it writes, and a smoke set of the others.
 # Each part can be run by itself.
 FULL := full-e2e full-kafka full-streams full-spark full-matrix full-sail full-connect full-others
 MATRIX := tests/connectors/matrix tests/connectors/test_hostile_flows.py

@@ -71,8 +71,8 @@ OBJECT_STORES = [
     pytest.param("gcs_server", id="gcs", marks=[pytest.mark.server, pytest.mark.full]),
 ]
 
-#: Targets that this process writes alone, whatever the engine: their tests are `full` on Spark, and not run again over
-#: Spark Connect.
+#: Targets that this process writes alone, whatever the engine: their tests run on Sail, and on Spark those marked
+#: `smoke`, which are `full` there.
 EMBEDDED = ("duckdb", "files", "iceberg", "mysql", "sqlite")
 #: Of those, databases whose suite is long on Sail too, but for the tests marked `smoke`: SQLite's is that of DuckDB.
 LONG = ("duckdb", "mysql")
@@ -119,8 +119,8 @@ def _mark_for_engine(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.full)
     if engines.UNDER_TEST != "sail" and (any(are_long) or place in EMBEDDED):
         item.add_marker(pytest.mark.full)
-    if engines.UNDER_TEST == "connect" and place in EMBEDDED:
-        item.add_marker(pytest.mark.skip(reason=f"{place} gets the same rows as from a Spark in the process"))
+    if engines.UNDER_TEST != "sail" and place in EMBEDDED and not item.get_closest_marker("smoke"):
+        item.add_marker(pytest.mark.skip(reason=f"{place} gets the same rows as from Sail"))
 
 
 @pytest.fixture(scope="session")
