@@ -60,9 +60,9 @@ def walk(folder: Path, url: str, target: str, points: Sequence[Point | StreamPoi
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("source_url", "target"),
-    [("postgres", "dw"), ("postgres", "lake"), ("postgres", "lite"), ("mysql", "lake"), ("mysql", "duck"), ("mysql", "ice")],
+    [("postgres", target) for target in ("dw", "lake", "lite")] + [("mysql", target) for target in ("lake", "duck", "ice")],
     indirect=["source_url"],
-)  # fmt: skip
+)
 def test_a_pass_killed_at_any_step_loses_and_doubles_nothing(source_url: str, target: str, tmp_path: Path) -> None:
     walk(tmp_path, source_url, target, (*BEGINNING, *ADVANCING), len(BEGINNING))
 
