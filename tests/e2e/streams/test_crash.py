@@ -60,7 +60,10 @@ def walk(folder: Path, url: str, target: str, points: Sequence[Point | StreamPoi
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("source_url", "target"),
-    [("postgres", target) for target in ("dw", "lake", "lite")] + [("mysql", target) for target in ("lake", "duck", "ice")],
+    [
+        *(("postgres", target) for target in ("dw", "lake", "lite")),
+        *(("mysql", target) for target in ("lake", "duck", "ice")),
+    ],
     indirect=["source_url"],
 )
 def test_a_pass_killed_at_any_step_loses_and_doubles_nothing(source_url: str, target: str, tmp_path: Path) -> None:
