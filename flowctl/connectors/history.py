@@ -8,11 +8,12 @@ from typing import Any
 
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, WriteJob
 from flowctl.errors import TableError
+from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Column
 from flowctl.sql import dialects, scd2
 from flowctl.sql.dialects import Dialect
 from flowctl.sql.difference import SOURCE_ORDER
-from flowctl.sql.versioning import OBSERVED_SUFFIX, KeptColumn, Versioning, kept_columns, observed_columns
+from flowctl.sql.versioning import KeptColumn, Versioning, kept_columns, observed_columns
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def check_observed(
     delete versions that no observation started."""
     if not fetch(scd2.unobserved(change, differences, dialect))[0][0]:
         return
-    name, sidecar = job.object, f"{job.object.parts[-1]}{OBSERVED_SUFFIX}"
+    name, sidecar = job.object, f"{job.object.parts[-1]}{OBSERVED}"
     raise TableError(
         f"{name} has versions that {sidecar} does not have, and this batch would delete them: {sidecar} is older than "
         "the table, or something other than flowctl has written to the table",

@@ -23,10 +23,10 @@ from flowctl.connectors.undecoded import UndecodedRows
 from flowctl.engine.batch import Batch
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.mode import Mode
+from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.types import DataType
 from flowctl.spec.spec import Layout
-from flowctl.sql.versioning import OBSERVED_SUFFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -312,7 +312,7 @@ class Target(TargetRules):
         """The committed observations behind a history (:mod:`flowctl.sql.scd2`), from its sidecar; None if there is
         none yet."""
         *folders, name = lookup.object.parts
-        sidecar = ObjectName((*folders, name + OBSERVED_SUFFIX))
+        sidecar = ObjectName((*folders, name + OBSERVED))
         there = self.describe([sidecar])[sidecar]
         return self.scan(spark, sidecar, there.columns) if there else None
 

@@ -18,6 +18,7 @@ from flowctl.connectors.target import CommitLookup, Target, TargetRules
 from flowctl.errors import FlowctlError, StoppedByPolicy
 from flowctl.model.commit import Commit
 from flowctl.model.position import CursorPosition, NoPosition, Position
+from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Estimate, ObjectName, TableInfo
 from flowctl.observe.asking import Answer, Connections, Key, ask_for_each, in_parallel
 from flowctl.observe.discovery import Discovery
@@ -325,7 +326,7 @@ class _Look:
         return {
             suffix: ObjectName((*table.target.parts[:-1], table.target.parts[-1] + suffix))
             for suffix in sidecars_of(table)
-            if suffix == "__observed"
+            if suffix == OBSERVED
             or self.documents.get(stream_of(table), self.state).table(table.id).definition.get("mode") != table.mode
         }
 

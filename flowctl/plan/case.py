@@ -10,6 +10,7 @@ from flowctl.connectors.target import TargetRules
 from flowctl.model import reserved
 from flowctl.model.backfill import Backfill
 from flowctl.model.commit import Intent
+from flowctl.model.sidecars import OBSERVED
 from flowctl.model.step import StreamStep
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.observe.world import Observed
@@ -134,7 +135,7 @@ class Case:
             return False
         if recorded and (recorded.get("mode") != "scd2" or list(recorded.get("key", ())) != list(self.table.key)):
             return True
-        sidecar = self.observed.sidecars.get("__observed")
+        sidecar = self.observed.sidecars.get(OBSERVED)
         if sidecar is not None and _has_another_key(sidecar, target, self.table.key):
             return True  # also if state has no definition: it was reset, or the target was adopted
         return not {column.name for column in target.columns} >= reserved.HISTORY

@@ -12,6 +12,7 @@ from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, OffsetsPosition, Position, VersionPosition
 from flowctl.model.projection import Columns, RuntimeColumns
+from flowctl.model.sidecars import OBSERVED
 from flowctl.model.slices import count_slices
 from flowctl.model.step import Load, PlannedTable, Progress, SeenTarget, Stopped, UpToDate
 from flowctl.model.table_info import Estimate, RowEstimate
@@ -270,8 +271,8 @@ def replaced_content(case: Case) -> str:
     """Describes what a full refresh replaces; empty if nothing exists."""
     target = case.observed.target
     is_anew = case.full_refresh or case.begun_refresh is not None
-    if target is None and is_anew and case.observed.sidecars.get("__observed") is not None:
-        return f"the observations in {case.table.target}__observed: a new history begins"
+    if target is None and is_anew and case.observed.sidecars.get(OBSERVED) is not None:
+        return f"the observations in {case.table.target}{OBSERVED}: a new history begins"
     if not case.rebuilds or target is None:
         return ""
     known = target.rows.value

@@ -10,6 +10,7 @@ from flowctl.errors import StoppedByPolicy
 from flowctl.expect.expectation import BatchColumns
 from flowctl.model import reserved, types
 from flowctl.model.commit import Commit, Intent
+from flowctl.model.sidecars import OBSERVED
 from flowctl.model.step import Stopped, StoppedBy
 from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.plan.acceptance import refusal
@@ -25,7 +26,6 @@ from flowctl.resolve.places import SIDECARS, letters_of
 from flowctl.spec.spec import SqlSource
 
 Reason = Callable[[Case], Stop | None]
-_OBSERVED = "__observed"
 
 
 def first_stop(case: Case) -> Stop | None:
@@ -170,7 +170,7 @@ def _foreign_sidecar(case: Case) -> Stop | None:
     for suffix, info in case.observed.sidecars.items():
         if info is None:
             continue
-        is_history = suffix == _OBSERVED
+        is_history = suffix == OBSERVED
         own = reserved.FIRST_OBSERVED if is_history else reserved.FIRST_QUARANTINE
         is_alone = is_history and case.observed.target is None and not case.state.target_id
         if is_alone or not own <= {column.name.lower() for column in info.columns}:
@@ -184,15 +184,15 @@ def _history_without_observations(case: Case) -> Stop | None:
     """Versions are derived from observations alone: without observations, a history's versions would be deleted key by
     key. A sidecar is left behind when its table is renamed or restored without it."""
     target, sidecars = case.observed.target, case.observed.sidecars
-    if target is None or _OBSERVED not in sidecars or sidecars[_OBSERVED] is not None:
+    if target is None or OBSERVED not in sidecars or sidecars[OBSERVED] is not None:
         return None
     is_empty = target.version is not None and target.rows.value == 0  # created by a run that ended before its commit
     if is_empty or case.lacks_history or case.replaces:
         return None
-    there = f"{case.table.target}{_OBSERVED}"
+    there = f"{case.table.target}{OBSERVED}"
     before = str(case.state.definition.get("to", ""))
     is_renamed = before not in ("", str(case.table.target))
-    way = f"Rename {before}{_OBSERVED}" if is_renamed else "If the table was renamed, rename its `__observed`"
+    way = f"Rename {before}{OBSERVED}" if is_renamed else "If the table was renamed, rename its `{OBSERVED}`"
     return Stop(
         f"{case.table.target} is a history, and {there}, which its versions are derived from, does not exist",
         f"{way} to {there}, or restore it; if it is lost, begin a new history under another `to`",

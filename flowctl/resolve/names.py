@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic
 from flowctl.model import reserved, types
+from flowctl.model.sidecars import QUARANTINE
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.resolve.places import QUARANTINE, SIDECARS, sidecars_of
+from flowctl.resolve.places import SIDECARS, sidecars_of
 from flowctl.spec.spec import Spec, TableSpec
 
 #: Columns that scd2 adds to the source's, in this order. Event times of other types are cast to TIMESTAMP.

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic
 from flowctl.model import reserved
+from flowctl.model.sidecars import DEAD_LETTERS, OBSERVED, QUARANTINE
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.semantics import same_target
 from flowctl.spec.spec import Connection, ObjectSource, Spec, TableSpec, TargetRef
 
-QUARANTINE, DEAD_LETTERS = "__quarantine", "__dead_letters"
 #: Suffixes of a table's sidecars, appended to its own name, with what they hold.
 SIDECARS: Mapping[str, str] = {
-    "__observed": "observations",
+    OBSERVED: "observations",
     QUARANTINE: "quarantined rows",
     DEAD_LETTERS: "dead letters",
 }
@@ -34,7 +34,7 @@ def owner_name(name: str) -> str:
 def sidecars_of(table: TableSpec) -> tuple[str, ...]:
     """The suffixes of the sidecars that a table has or may get."""
     wanted = {
-        "__observed": table.mode == "scd2",
+        OBSERVED: table.mode == "scd2",
         QUARANTINE: table.quarantines and table.dead_letters is None,
         DEAD_LETTERS: table.dead_letters is not None and table.dead_letters.to is None,
     }

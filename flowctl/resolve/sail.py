@@ -18,6 +18,7 @@ from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Spec, SqlSource, TableSpec
 from flowctl.storage.options import credentials
+from flowctl.storage.urls import scheme
 
 HINT = "Run this flow with spark.url local[*]"
 
@@ -47,7 +48,7 @@ def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
         for gap in registry.capabilities(connection.type).gaps(SAIL, connection, None):
             what = f"connections.{connection.name}.{gap.key} is not supported on Sail: {gap.reason}"
             yield Diagnostic(what, HINT, connection.mark, "not-on-sail")
-    if len(_stores(spec)) > 1:
+    if _has_several_credentials(spec):
         yield Diagnostic(f"storage is not supported on Sail: {GAPS['storage']}", HINT, None, "not-on-sail")
 
 
@@ -68,11 +69,17 @@ def _connectors_gaps(spec: Spec, table: TableSpec) -> Iterator[Gap]:
         yield from registry.capabilities(connection.type).gaps(SAIL, connection, table)
 
 
-def _stores(spec: Spec) -> set[str]:
-    """The distinct sets of credentials for the storage that Spark must reach."""
-    roots = [root for one in spec.connections.values() if (root := registry.storage(one)) is not None]
-    urls = [spec.state.url, *map(str, roots)]
-    return {repr(sorted(found.items())) for url in urls if (found := credentials(url, spec.storage))}
+def _has_several_credentials(spec: Spec) -> bool:
+    """Whether the storage that the tables need has more than one set of credentials. A URL without an entry has those
+    of the environment, in whose place Sail would get the ones of an entry for another URL of its kind."""
+    used = {name for table in spec.tables for name in table.connections}
+    roots = [root for name in sorted(used) if (root := registry.storage(spec.connections[name])) is not None]
+    urls = [url for url in (spec.state.url, *map(str, roots)) if scheme(url) != "file"]
+    given = {url: found for url in urls if (found := credentials(url, spec.storage))}
+    without = {scheme(url) for url in urls if url not in given}
+    return len({repr(sorted(found.items())) for found in given.values()}) > 1 or not without.isdisjoint(
+        map(scheme, given)
+    )
 
 
 def hashed_floats(table: TableSpec, columns: Sequence[Column]) -> list[str]:

@@ -187,9 +187,8 @@ class _Run:
             ended = execute(plan, run, writer, retries, parallel)
             ended = TableResults((*streamed.outcomes, *ended.outcomes), streamed.error or ended.error)
             serial = writer.document.serial
-            done = [one.step for one in ended.outcomes if one.ok and isinstance(one.step, Load)]
             if ended.error is None:
-                file_logs.retire(self.blobs, done, self.planned.world, serial)
+                self._retire(ended, serial)
             return ended, serial
 
     def _dependents(self, streamed: TableResults) -> Again | None:
@@ -200,6 +199,13 @@ class _Run:
         if not own & {*ids}:
             return None
         return Again(make_plan(self.spec, PlanOptions(select=tuple(id for id in ids if id in own), estimate="none")))
+
+    def _retire(self, ended: TableResults, serial: int) -> None:
+        done = [one.step for one in ended.outcomes if one.ok and isinstance(one.step, Load)]
+        try:
+            file_logs.retire(self.blobs, done, self.planned.world, serial)
+        except FlowctlError as error:  # everything is committed and recorded
+            self.audience.say(f"warning: entries of the file log that nobody needs any more are kept: {error.message}")
 
     def _remove(self, buffer: Buffer) -> None:
         try:

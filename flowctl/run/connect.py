@@ -7,7 +7,6 @@ only if that runs on other machines and a target needs Python modules there.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic, in_order
 from flowctl.engine import java, sail
-from flowctl.engine.conf import is_local, is_sail
+from flowctl.engine.conf import is_connect, is_local, is_sail
 from flowctl.errors import ExitCode, FlowctlError, SpecError
 from flowctl.model.step import Stopped
 from flowctl.observe.asking import Connections
@@ -25,6 +24,7 @@ from flowctl.run.engine import engine_for
 from flowctl.run.failure import translate
 from flowctl.spec.spec import Spec, TableSpec
 from flowctl.state.location import check_reachable, flow_url
+from flowctl.storage.folders import why_unwritable
 from flowctl.storage.urls import local_path, scheme
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _engine(spec: Spec) -> Iterator[Diagnostic]:
     try:
         if is_sail(spec.spark.url):
             sail.require()
-        elif not spec.spark.url.startswith("sc://"):
+        elif not is_connect(spec.spark.url):
             java.find()
     except FlowctlError as error:
         yield Diagnostic(error.message, error.hint, None, "no-engine")
@@ -172,8 +172,6 @@ def _state(spec: Spec) -> Iterator[Diagnostic]:
         yield from error.diagnostics
     if scheme(url) != "file":
         return
-    folder = local_path(url)
-    there = next(place for place in (folder, *folder.parents) if place.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        what = f"state {folder} cannot be written: {there} is not a folder for this user"
-        yield Diagnostic(what, "Let this user write there, or give `state` another place", None, "unwritable")
+    if failure := why_unwritable(local_path(url)):
+        hint = f"{failure.hint}, or give `state` another place"
+        yield Diagnostic(f"state {failure.message}", hint, None, "unwritable")

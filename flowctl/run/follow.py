@@ -158,8 +158,8 @@ class _Following:
         now = time.monotonic()
         due = sorted(id for id, every in paces.items() if self._due_at(id, every) <= now)
         if due:
-            self._last |= dict.fromkeys(due, now)
             self._run(due, engine)
+            self._last |= dict.fromkeys(due, now)  # tables whose run could not begin are due again
         return min((self._due_at(id, every) for id, every in paces.items()), default=now + 60.0) - time.monotonic()
 
     def _due_at(self, id: str, every: float) -> float:
@@ -188,4 +188,4 @@ class _Following:
         if self.interruption.stopping.is_set():  # what it leaves to the next run is no failure; what failed before is
             self._code = ExitCode.first([self._code, *failed])
         else:
-            self._error, self._code = result.error, result.exit_code
+            self._code = result.exit_code

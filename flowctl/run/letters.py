@@ -27,8 +27,9 @@ from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.position import OffsetsPosition
+from flowctl.model.sidecars import DEAD_LETTERS
 from flowctl.model.table_info import Column, same_identity
-from flowctl.resolve.places import DEAD_LETTERS, letters_of
+from flowctl.resolve.places import letters_of
 from flowctl.run import checks
 from flowctl.run.attempt import COMMIT_MARGIN, Attempt, RunContext
 from flowctl.run.opening import open_connector, open_target, take_lease, take_table_lease

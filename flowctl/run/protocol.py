@@ -77,7 +77,6 @@ class Protocol:
             attempt = self._attempt(step, finished)
             result = commit(attempt, run, self._retries)
             self._record(result.commit, attempt)
-            result = self._shown(result, attempt)
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables continue
             error, seconds = describe(cause, step, run), time.monotonic() - started
             add_repetition(error, self._attempts.get(step.key), run.spec.argument)
@@ -86,7 +85,7 @@ class Protocol:
             else:
                 run.listener(events.TableFailed(step.id, error, seconds, cause))
             return TableResult(step, seconds, error=error)
-        return self._ended(result, attempt, time.monotonic() - started)
+        return self._ended(self._after_record(result, attempt), attempt, time.monotonic() - started)
 
     def carry_out_together(self, steps: Sequence[Runnable], parallel: int) -> list[TableResult]:
         """As :meth:`carry_out`, for tables of one target that commits several together, or none: all of them end in the
@@ -104,12 +103,12 @@ class Protocol:
             results = commit_together(attempts, run, self._retries, parallel)
             for result, attempt in zip(results, attempts, strict=True):
                 self._record(result.commit, attempt)
-            results = [self._shown(result, attempt) for result, attempt in zip(results, attempts, strict=True)]
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables continue
             error, seconds = describe(cause, steps[0], run), time.monotonic() - started
             for step in steps:
                 run.listener(events.TableFailed(step.id, error, seconds, cause))
             return [TableResult(step, seconds, error=error) for step in steps]
+        results = [self._after_record(result, attempt) for result, attempt in zip(results, attempts, strict=True)]
         seconds = time.monotonic() - started
         return [self._ended(result, attempt, seconds) for result, attempt in zip(results, attempts, strict=True)]
 
@@ -161,14 +160,20 @@ class Protocol:
         )
         self._writer.committed(done, recorded).result()
         crashpoints.reached("after_record", step.id)
+
+    def _after_record(self, result: AttemptResult, attempt: Attempt) -> AttemptResult:
+        """What follows a record, with a warning where it fails: the rows are committed."""
+        warnings: list[str] = []
         if documents.letters_read(attempt.intent) is not None:
             from flowctl.run.letters import remove_replayed
 
-            remove_replayed(attempt, self._run)
-
-    def _shown(self, result: AttemptResult, attempt: Attempt) -> AttemptResult:
-        shown = show_position(self._run, self._run.tables[attempt.step.id], result.commit.position)
-        return replace(result, warnings=(*result.warnings, *shown)) if shown else result
+            try:
+                remove_replayed(attempt, self._run)
+            except Exception as cause:  # noqa: BLE001 - whatever it was, nothing reads these letters any more
+                why = describe(cause, attempt.step, self._run).message
+                warnings.append(f"dead letters that are rows now could not be removed: {why}")
+        warnings += show_position(self._run, self._run.tables[attempt.step.id], result.commit.position)
+        return replace(result, warnings=(*result.warnings, *warnings)) if warnings else result
 
     def _recorded_shape(self, table: str) -> str:
         """The recorded digest, which is valid because the plan took the columns from state."""

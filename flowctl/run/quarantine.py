@@ -15,10 +15,9 @@ from flowctl.connectors.letters import BAD_ROW_COLUMNS, REASON_COLUMN
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy
-from flowctl.model import reserved, types
+from flowctl.model import reserved, sidecars, types
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.resolve import places
 from flowctl.resolve.places import SIDECARS
 from flowctl.spec.spec import Layout
 from flowctl.sql.dialects import schema_ddl
@@ -152,7 +151,7 @@ def origin(job: WriteJob) -> list[SparkColumn]:
     return [value.alias(column.name) for value, column in zip(values, ORIGIN, strict=True)]
 
 
-QUARANTINE = Sidecar(places.QUARANTINE, OWN_COLUMNS, _quarantined)
+QUARANTINE = Sidecar(sidecars.QUARANTINE, OWN_COLUMNS, _quarantined)
 
 
 def _reads_again(job: WriteJob) -> bool:

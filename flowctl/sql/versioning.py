@@ -18,7 +18,6 @@ OWN_COLUMNS = (VALID_FROM, VALID_TO, IS_CURRENT, ROW_HASH)
 CHANGE_COLUMN = "_flowctl_change"
 EVENT_AT, DELETED, DETECTED, ARRIVAL = "_event_at", "_deleted", "_detected", "_arrival"
 EFFECTIVE_AT, READ_HASH, VALUES, HASHED = "_effective_at", "_read_hash", "_values", "_hashed"
-OBSERVED_SUFFIX = "__observed"
 #: A window frame that includes all rows of the same time.
 _UP_TO_HERE = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 

@@ -7,6 +7,9 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+#: States of a process that has ended but has not been reaped.
+_ENDED = ("Z", "X")
+
 
 @dataclass(frozen=True)
 class Process:
@@ -23,7 +26,7 @@ class Process:
     @classmethod
     def current(cls) -> Process:
         pid = os.getpid()
-        return cls(socket.gethostname(), _boot_id(), _namespace(), pid, _start_time(pid))
+        return cls(socket.gethostname(), _boot_id(), _namespace(), pid, _stat(pid)[1])
 
     def is_this(self) -> bool:
         """True only if it is certainly the calling process."""
@@ -33,7 +36,16 @@ class Process:
         """True only if the process would be visible from here, and is not."""
         if not self.boot_id or (self.boot_id, self.namespace) != (_boot_id(), _namespace()):
             return False
-        return self.host == socket.gethostname() and _start_time(self.pid) != self.started
+        if self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass  # of another user, whose processes ``/proc`` may hide
+        state, started = _stat(self.pid)
+        return state in _ENDED or (bool(started and self.started) and started != self.started)
 
 
 def _boot_id() -> str:
@@ -47,11 +59,11 @@ def _namespace() -> str:
         return ""
 
 
-def _start_time(pid: int) -> str:
-    """Empty if there is no such process, or if it has ended but has not been reaped."""
+def _stat(pid: int) -> tuple[str, str]:
+    """State and start time of a process; empty if they cannot be read."""
     # The name, in parentheses, may contain any character; source: proc(5), fields 3 (state) and 22 (starttime).
     fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    return fields[19] if fields and fields[0] not in "ZX" else ""
+    return (fields[0], fields[19]) if fields else ("", "")
 
 
 def _text(path: str) -> str:

@@ -157,9 +157,11 @@ class StateStore:
         for serial in itertools.count(document.serial + 1):
             following = self._get(serial)
             if following is None:
-                return document
+                break
             document = following
-        return document
+        # Serials between kept ones are pruned, so that a hint that lags behind may be followed by a gap.
+        newest = self._newest_serial() if self._retention.hourly else 0
+        return self._get(newest) if newest > document.serial else document
 
     def _read_hint(self) -> int:
         data = self.blobs.get(self._prefix + HINT)
@@ -169,7 +171,10 @@ class StateStore:
             return 0
 
     def _from_listing(self) -> StateDocument | None:
-        return self._get(max((serial for serial, _ in self._list()), default=0))
+        return self._get(self._newest_serial())
+
+    def _newest_serial(self) -> int:
+        return max((serial for serial, _ in self._list()), default=0)
 
     def _point_at(self, serial: int) -> None:
         # Racing writers may leave either one's serial, or none: this is only a hint.

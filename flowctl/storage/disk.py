@@ -14,12 +14,13 @@ from flowctl.storage.blobs import BlobInfo
 from flowctl.storage.durable import (
     USUAL_MODE,
     create_durably,
+    is_unfinished,
     make_folder,
     private_modes,
 )
 from flowctl.storage.urls import local_path
 
-#: A hidden file older than this is no longer an unfinished write.
+#: An unfinished file older than this is no longer being written.
 _UNFINISHED_SECONDS = 24 * 3600
 
 
@@ -85,7 +86,7 @@ class DiskStore:
             return
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name.startswith(".") and time.time() - _modified(entry) > _UNFINISHED_SECONDS:
+                if is_unfinished(entry.name) and time.time() - _modified(entry) > _UNFINISHED_SECONDS:
                     Path(entry.path).unlink(missing_ok=True)
         self._prepared.add(folder)
 

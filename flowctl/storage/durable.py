@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import BinaryIO
 
 #: The mode of data that others read; the umask applies.
 USUAL_MODE = 0o644
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
 def write_durably(path: Path, data: bytes, mode: int = USUAL_MODE) -> None:
@@ -37,6 +39,11 @@ def create_durably(path: Path, data: bytes, mode: int = USUAL_MODE) -> bool:
         unfinished.unlink(missing_ok=True)
     sync_folder(path.parent)
     return True
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether it is the name of a file that :func:`create_durably` has not finished."""
+    return _UNFINISHED.fullmatch(name) is not None
 
 
 def make_folder(folder: Path, *, private: bool = False) -> None:

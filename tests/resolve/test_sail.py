@@ -98,6 +98,15 @@ def test_one_set_of_credentials() -> None:
     assert GAPS["storage"] in found.message
 
 
+def test_keys_of_one_bucket_are_not_used_for_another_that_has_those_of_the_environment() -> None:
+    spec = on("sail", table("t"))
+    keys = {"access_key": SecretText((SecretRef("env", "A"),))}
+    assert spec.state.url.startswith("s3://lake")
+    (found,) = check(replace(spec, state=replace(spec.state, url="s3://state"), storage={"s3://lake": keys}), [])
+    assert GAPS["storage"] in found.message
+    assert not list(check(replace(spec, state=replace(spec.state, url="/state"), storage={"s3://lake": keys}), []))
+
+
 def sail_step(spec: TableSpec, seen, state=None):
     from tests.plan import worlds
 

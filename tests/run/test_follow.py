@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from typing import Any, cast
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
-from flowctl.errors import AbortRun, ExitCode, TableError
+from flowctl.errors import AbortRun, ExitCode, LockedError, TableError
 from flowctl.model.step import Plan
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import events, follow
@@ -34,6 +34,31 @@ def code_after(monkeypatch: pytest.MonkeyPatch, *, before: list[TableError], aft
     following._run(["lines"], cast(Any, Mock()))
     assert following._error is None
     return following._code
+
+
+def test_a_table_whose_run_could_not_begin_is_due_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would wait for the whole of `every`, and the process would end as if it had run."""
+    interruption, runs = Interruption(), 0
+    following = follow._Following(
+        cast(Any, Mock()), ApplyOptions(PlanOptions()), cast(Any, Mock()), cast(Any, Mock()), interruption
+    )
+
+    def run(_ids: list[str], _engine: Any) -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            raise LockedError("another run holds the lease")
+        interruption.stopping.set()
+
+    daily = Mock(id="orders", every=24 * 3600.0)
+    resolved = Mock(tables=[daily], selected={"orders"})
+    monkeypatch.setattr(follow, "_LOCK_TIMEOUT", 0.01)
+    monkeypatch.setattr(follow, "Connections", MagicMock())
+    monkeypatch.setattr(follow, "resolve_listed", lambda *_: (resolved, None))
+    monkeypatch.setattr(follow, "stream_of", lambda _: None)
+    monkeypatch.setattr(following, "_run", run)
+    following._schedule(cast(Any, Mock()))
+    assert (runs, following._error) == (2, None)
 
 
 def test_what_an_interrupted_run_leaves_to_the_next_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import replace
+from threading import Event
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,10 +18,10 @@ from flowctl.model.mode import Mode
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, SeenTarget
 from flowctl.run import protocol
-from flowctl.run.attempt import Attempt, TableResult
+from flowctl.run.attempt import Attempt, AttemptResult, TableResult
 from flowctl.spec.spec import TableSpec
 from flowctl.state.document import StateDocument
-from tests.plan.worlds import LINEAGE, committed, high, intent, observed, recorded, step, table, target
+from tests.plan.worlds import LINEAGE, committed, flow, high, intent, observed, recorded, step, table, target
 
 WORK = Interval(None, high().position)
 
@@ -104,6 +105,30 @@ def test_an_intent_without_a_write_is_withdrawn_unless_a_full_refresh_is_owed(
     assert protocol.is_withdrawn(Attempt(refresh, begun.intent), outcome) == of_refresh
     assert not protocol.is_withdrawn(Attempt(planned, begun.intent, writing=True), outcome)
     assert not protocol.is_withdrawn(begun, TableResult(planned))
+
+
+def test_what_fails_after_the_record_is_a_warning_of_a_committed_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dead letters that are rows now: nothing reads them any more, and the table is recorded."""
+    spec = table()
+    writer, told = Writer(StateDocument(LINEAGE, 1, "w", {"orders": recorded(spec, None)})), list[Any]()
+    shop = SimpleNamespace(connections=flow(spec).connections, state=flow(spec).state)
+    run: Any = SimpleNamespace(
+        run_id="r", fence=1, tables={"orders": spec}, spec=shop, stopping=Event(), listener=told.append
+    )
+
+    def fail(*_: Any) -> None:
+        raise TableError("the target is locked")
+
+    monkeypatch.setattr(protocol, "commit", lambda *_: AttemptResult(committed(5)))
+    monkeypatch.setattr(protocol.documents, "letters_read", lambda _: ("some",))
+    monkeypatch.setattr("flowctl.run.letters.remove_replayed", fail)
+    planned = load(spec)
+    runner = protocol.Protocol(run, cast(Any, writer), cast(Any, None))
+    runner._attempts[planned.key] = Attempt(planned, intent(spec, WORK))
+    ended = runner.carry_out(planned)
+    assert (ended.ok, ended.seq, len(writer.recorded)) == (True, 5, 1)
+    assert ended.warnings == ("dead letters that are rows now could not be removed: the target is locked",)
+    assert [type(event).__name__ for event in told] == ["TableStarted", "PhaseEntered", "TableCommitted"]
 
 
 def test_a_number_stands_on_the_one_that_state_has_unless_all_is_read_again() -> None:

@@ -87,12 +87,13 @@ def test_a_table_lease_leaves_the_lake_to_its_readers(tmp_path: Path, umask: int
 def test_a_full_disk_and_a_crash_leave_nothing_behind(tmp_path: Path) -> None:
     blobs = open_store(str(tmp_path), {})
     assert blobs.create("lease/1.json", b"x")
-    for name, age in (("old", 90_000), ("young", 0)):
+    for name, age in (("01" * 16, 90_000), ("23" * 16, 0)):
         left = tmp_path / "lease" / f".2.json.{name}"
         left.write_bytes(b"cut o")
         os.utime(left, (time.time() - age,) * 2)
     assert open_store(str(tmp_path), {}).create("lease/2.json", b"x")
-    assert sorted(path.name for path in (tmp_path / "lease").iterdir()) == [".2.json.young", "1.json", "2.json"]
+    there = sorted(path.name for path in (tmp_path / "lease").iterdir())
+    assert there == [f".2.json.{'23' * 16}", "1.json", "2.json"]
 
 
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:

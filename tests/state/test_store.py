@@ -158,6 +158,17 @@ def test_of_a_log_that_grows_fast_one_number_an_hour_is_kept(tmp_path: Path) -> 
     assert [version.serial for version in store.history()] == [20, 19, 18, 17, 16, 15, 12, 9, 6, 3]
 
 
+def test_a_hint_that_lags_behind_pruned_numbers_does_not_hide_the_newest(tmp_path: Path) -> None:
+    """As a process leaves it that was suspended between its write and its hint."""
+    blobs = StoreAddress(str(tmp_path)).client()
+    store = StateStore(blobs, retention=Retention(numbers=5, hourly=True))
+    newest = written(store, 20)
+    (tmp_path / "state" / "4.json").unlink()
+    blobs.delete(HINT)
+    blobs.create(HINT, json.dumps({"serial": 3}).encode())
+    assert store.read() == newest
+
+
 def test_two_logs_in_one_place_do_not_see_each_other(blobs: BlobStore) -> None:
     flow, stream = StateStore(blobs), StateStore(blobs, prefix="streams/cdc/")
     of_flow, of_stream = written(flow, 2), written(stream, 30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,13 @@ from flowctl.model.table_info import Column
 
 #: Metrics of a commit that writes nothing.
 EMPTY = {"numFiles": "0", "numOutputRows": "0", "numOutputBytes": "0"}
+
+_ELSEWHERE = re.compile(r"/|[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+
+
+def is_elsewhere(path: str) -> bool:
+    """Whether a file's path is absolute or a URL: it belongs to another table, as in a shallow clone."""
+    return _ELSEWHERE.match(path) is not None
 
 
 def commit_info(

@@ -6,13 +6,12 @@ checkpoint repeats the log, and vacuum deletes what no version within the retent
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from flowctl import text
 from flowctl.connectors.delta import commit, compaction, log, maintenance, vacuum
-from flowctl.connectors.delta.actions import hidden_rows, known_rows
+from flowctl.connectors.delta.actions import hidden_rows, is_elsewhere, known_rows
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.maintenance import Condition, Way
 from flowctl.connectors.delta.table import OpenTable, open_existing
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COMPACT, CHECKPOINT = "compact", "checkpoint"
-#: An absolute path or a URL.
-_ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def find_due(table: OpenTable, object: ObjectName, *, with_spark: bool) -> Maintenance:
@@ -36,7 +33,7 @@ def find_due(table: OpenTable, object: ObjectName, *, with_spark: bool) -> Maint
     choice = maintenance.choose(table.features, table.columns)
     if choice.way is Way.NOBODY:
         return Maintenance(object, left_out=f"{choice.reason}: leave its maintenance to its owner")
-    if any(_ELSEWHERE.match(file["path"]) for file in table.files):
+    if any(is_elsewhere(file["path"]) for file in table.files):
         return Maintenance(object, left_out="it is a shallow clone, with files of another table")
     condition, left_out = condition_of(table), []
     tasks: list[Task] = []

@@ -12,7 +12,6 @@ names the last number whose observations do (:func:`.history.lost_observations_o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,7 +20,7 @@ from typing import Any
 
 from flowctl import crashpoints, text
 from flowctl.connectors.delta import actions, commit, log, maintenance
-from flowctl.connectors.delta.actions import known_rows
+from flowctl.connectors.delta.actions import is_elsewhere, known_rows
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.record import keep_copy, record_in
 from flowctl.connectors.delta.table import OpenTable, open_table, open_version
@@ -32,11 +31,9 @@ from flowctl.connectors.lake.record import Record, app_id, data_commit
 from flowctl.connectors.restoration import Restoration, VersionChange
 from flowctl.errors import StoppedByPolicy, WriteConflict
 from flowctl.model.commit import Commit
+from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import ObjectName
-from flowctl.sql.versioning import OBSERVED_SUFFIX
 
-#: An absolute path or a URL: a file of another table.
-_ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 #: Files that are looked for at the same time.
 _AT_ONCE = 16
 
@@ -112,7 +109,7 @@ def _require_possible(table: OpenTable, old: OpenTable) -> None:
         raise StoppedByPolicy(
             f"{url} was replaced by another table since version {version}", hint="Choose a later number"
         )
-    if any(_ELSEWHERE.match(file["path"]) for file in old.files):
+    if any(is_elsewhere(file["path"]) for file in old.files):
         raise StoppedByPolicy(f"{url} has files of another table", hint=f"Restore it with Spark: {by_hand}")
     missing = _missing_files(old)
     if missing:
@@ -136,7 +133,7 @@ def _exists(location: TableLocation, name: str) -> bool:
 
 def _sidecar_changes(location: TableLocation, past: Past) -> Iterator[VersionChange]:
     """That of a history's sidecar, if one of the undone numbers has written to it."""
-    sidecar = open_table(location.sidecar(OBSERVED_SUFFIX))
+    sidecar = open_table(location.sidecar(OBSERVED))
     if sidecar is None or not past.intents:
         return
     first = first_undone(_commits(sidecar, f"{past.wanted.app_id}:observed"), past)

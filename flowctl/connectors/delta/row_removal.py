@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.delta import data_files, deletion_vectors
-from flowctl.connectors.delta.actions import row_count
+from flowctl.connectors.delta.actions import is_elsewhere, row_count
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.statements import DELETION_VECTORS
 from flowctl.connectors.delta.types import Action
@@ -75,4 +75,4 @@ def _rewrite(
 def _folder(path: str) -> str:
     """The folder of the new file: that of the old one, as Polars needs the partition's name in the paths of all files
     or none; for a file of another table, which has an absolute path, the table's folder."""
-    return "" if re.match(r"/|[a-z][a-z0-9+.-]*:", path, re.IGNORECASE) else path.rpartition("/")[0]
+    return "" if is_elsewhere(path) else path.rpartition("/")[0]

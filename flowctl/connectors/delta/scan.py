@@ -7,13 +7,13 @@ these, and the rows renamed.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import arrow_schema, arrow_type
+from flowctl.connectors.delta.actions import is_elsewhere
 from flowctl.connectors.delta.file_reader import FileReader, data_file, errors_of, open_file
 from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.delta.types import Action, columns_of
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 #: Rows read at a time.
 _ROWS = 1 << 16
 _PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
-_ABSOLUTE = re.compile(r"/|[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 #: In files of the change data feed (Delta protocol, *Change Data Files*).
 _CHANGE_TYPE = Column("_change_type", types.STRING)
 
@@ -66,7 +65,7 @@ class Scan:
         import pyarrow.compute as pc
 
         location = self.table.location
-        if _ABSOLUTE.match(file["path"]):
+        if is_elsewhere(file["path"]):
             raise TableError(
                 f"{location.url} has files of another table: it is a shallow clone",
                 hint="Read the table that it is a clone of, or make a deep clone",

@@ -32,9 +32,9 @@ from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
+from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
-from flowctl.sql.versioning import OBSERVED_SUFFIX
 from flowctl.storage.buffer import Buffer
 from flowctl.storage.folders import why_unwritable
 from flowctl.storage.options import Storage
@@ -257,7 +257,7 @@ class DeltaTarget(Target, Restorable):
         if job.mode == "scd2":
             from flowctl.connectors.lake import history
 
-            beside = table.location.sidecar(OBSERVED_SUFFIX)
+            beside = table.location.sidecar(OBSERVED)
             other = None if isinstance(rows, InMemory) else writer
             open_sidecar = partial(self._open_sidecar, spark, beside, writer=other)
             return history.commit(spark, writer, table, rows, job, self._required_buffer, open_sidecar)

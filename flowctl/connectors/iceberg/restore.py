@@ -29,8 +29,8 @@ from flowctl.connectors.lake.record import Record, app_id, data_commit
 from flowctl.connectors.restoration import Restoration, VersionChange
 from flowctl.errors import StoppedByPolicy, WriteConflict
 from flowctl.model.commit import Commit
+from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import ObjectName
-from flowctl.sql.versioning import OBSERVED_SUFFIX
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -73,7 +73,7 @@ def carry_out(place: TablePlace, restoration: Restoration, before_commit: Callab
     """As :meth:`flowctl.connectors.restoration.Restorable.restore`."""
     for one in restoration.changes:
         is_own = one is restoration.table
-        there = place if is_own else place.beside(OBSERVED_SUFFIX)
+        there = place if is_own else place.beside(OBSERVED)
         table = open_table(there)
         if table is None or table.version != one.newest:
             raise _conflict(there)
@@ -236,7 +236,7 @@ def _changes_rows(snapshot: Snapshot) -> bool:
 
 def _sidecar_changes(place: TablePlace, past: Past) -> Iterator[VersionChange]:
     """That of a history's sidecar, if one of the undone numbers has written to it."""
-    sidecar = open_table(place.beside(OBSERVED_SUFFIX))
+    sidecar = open_table(place.beside(OBSERVED))
     if sidecar is None or not past.intents:
         return
     commits = list(_commits(sidecar, f"{past.wanted.app_id}:observed"))

@@ -29,10 +29,10 @@ from flowctl.errors import FlowctlError
 from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
+from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
 from flowctl.sql import dialects
-from flowctl.sql.versioning import OBSERVED_SUFFIX
 from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class IcebergTarget(Target, Restorable):
             if job.mode == "scd2":
                 from flowctl.connectors.lake import history
 
-                open_sidecar = partial(writer.open_sidecar, place.beside(OBSERVED_SUFFIX))
+                open_sidecar = partial(writer.open_sidecar, place.beside(OBSERVED))
                 done = history.commit(spark, writer, table, rows, job, self._buffer, open_sidecar)
             else:
                 done = writer.put(table, Record(job.record), rows, job)

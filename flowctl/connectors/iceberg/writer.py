@@ -106,11 +106,13 @@ class IcebergWriter:
             if done := draft.commit(record, added.all, removed, metrics):
                 return done
             again = open_table(table.place)
-            if again is None or again.metadata.schema() != table.metadata.schema():
+            if again is None:
                 break
             if done := again.standing(record, job.base):
                 return done
-            if again.metadata.spec() != table.metadata.spec() or again.identity != table.identity:
+            if again.identity != table.identity or again.metadata.schema() != table.metadata.schema():
+                break
+            if again.metadata.spec() != table.metadata.spec():
                 break
             draft = Draft.begin(again, job)
         raise WriteConflict(f"another writer committed to {table.place.shown} at the same moment")

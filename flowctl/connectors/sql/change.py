@@ -15,11 +15,12 @@ from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, WriteJob
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.commit import RowCounts
+from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.sql import dialects, scd2
 from flowctl.sql.difference import SOFT_DELETED, Upsert, apply_statements, difference
 from flowctl.sql.observations import observations
-from flowctl.sql.versioning import CHANGE_COLUMN, OBSERVED_SUFFIX, Versioning
+from flowctl.sql.versioning import CHANGE_COLUMN, Versioning
 
 #: The rows that a merge changes, as a temporary table.
 _DIFFERENCE = "_flowctl_difference"
@@ -43,7 +44,7 @@ def staged_columns(present: Collection[str], job: WriteJob) -> list[Column]:
 
 
 def observed_name(object: ObjectName) -> ObjectName:
-    return ObjectName((*object.parts[:-1], object.parts[-1] + OBSERVED_SUFFIX))
+    return ObjectName((*object.parts[:-1], object.parts[-1] + OBSERVED))
 
 
 def replace_quarantined(

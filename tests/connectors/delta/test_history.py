@@ -26,9 +26,9 @@ from flowctl.engine.session import has_jvm
 from flowctl.model import types
 from flowctl.model.commit import Commit
 from flowctl.model.position import NoPosition
+from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Connection, Layout
-from flowctl.sql.versioning import OBSERVED_SUFFIX
 from flowctl.storage.buffer import Buffer
 from tests.sql.history import Batch, Observation, Version, moment_of, plain, random_histories, versions
 from tests.sql.test_scd2 import CASES, missing, row
@@ -172,11 +172,11 @@ def test_small_batches_are_committed_by_flowctl(history: History) -> None:
     counts = history.write([(1, row(3, "C"))]).counts
     assert (counts.inserted, counts.updated) == (1, 1)
     place = location_of(history.root, history.object, {})
-    for table in (place, place.sidecar(OBSERVED_SUFFIX)):
+    for table in (place, place.sidecar(OBSERVED)):
         version = open_existing(table).version
         info = log.commit_info(log.read_entry(table, version))
         assert info["engineInfo"].partition("/")[0] == "flowctl"
-    assert open_existing(place.sidecar(OBSERVED_SUFFIX)).version == 3
+    assert open_existing(place.sidecar(OBSERVED)).version == 3
 
 
 @pytest.mark.parametrize("history", [IN_MEMORY], indirect=True)
@@ -185,7 +185,7 @@ def test_all_files_of_small_batches_are_written_by_flowctl(history: History) -> 
     for at, state in enumerate(["A", "B"]):
         history.write([(1, row(at + 1, state))])
     place = location_of(history.root, history.object, {})
-    for table in (place, place.sidecar(OBSERVED_SUFFIX)):
+    for table in (place, place.sidecar(OBSERVED)):
         paths = [file["path"] for file in open_existing(table).files]
         assert paths and not any("/" in path for path in paths)
 
