@@ -13,9 +13,8 @@ from tests.e2e.targets import ENV, Databases, Kind, SqlPlace, kinds_with, place
 pytestmark = pytest.mark.server
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind == "sqlite" else pytest.mark.full) for kind in kinds_with("scd2")]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("kind", kinds_with("scd2"))
 def test_a_history_that_is_gone_begins_anew(kind: Kind, tmp_path: Path, databases: Databases) -> None:
     flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)
     history = "mode: scd2, key: [id], cursor: {column: at}, scd2: {valid_from: now}"

@@ -47,6 +47,7 @@ def test_other_types_of_mysql(form: str, tmp_path: Path, mysql_database: str) ->
     assert set(there(tmp_path)) == set(COLUMNS)
 
 
+@pytest.mark.full
 def test_flags_that_are_other_numbers_lead_to_a_type_that_holds_them(tmp_path: Path, mysql_database: str) -> None:
     mysql_rows(mysql_database, "CREATE TABLE t (id INT PRIMARY KEY, flag TINYINT(1)); INSERT INTO t VALUES (1, 7);")
     flow = Flow(tmp_path, {"PASSWORD": PASSWORD})

@@ -12,9 +12,8 @@ from tests.e2e.targets import ENV, SQL_KINDS, Databases, Kind, sql_place
 pytestmark = pytest.mark.server
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind == "duckdb" else pytest.mark.full) for kind in SQL_KINDS]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("kind", SQL_KINDS)
 def test_a_table_made_again(kind: Kind, tmp_path: Path, databases: Databases) -> None:
     flow = Flow(tmp_path, ENV)
     merged, appended = (sql_place(kind, tmp_path, databases).named(name) for name in ("merged", "appended"))

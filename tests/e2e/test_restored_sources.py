@@ -52,16 +52,9 @@ def _rows(id: int) -> pa.Table:
     return pa.table({"id": pa.array([id], pa.int64()), "note": [f"row {id}"]})
 
 
-@pytest.mark.parametrize(
-    "sees_lower",
-    [
-        pytest.param(False, id="at the same number"),
-        pytest.param(True, id="below it in between", marks=pytest.mark.full),
-    ],
-)
-@pytest.mark.parametrize(
-    ("kind", "write"), [("delta", write_delta), pytest.param("iceberg", write_iceberg, marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("sees_lower", [False, True], ids=["at the same number", "below it in between"])
+@pytest.mark.parametrize(("kind", "write"), [("delta", write_delta), ("iceberg", write_iceberg)])
 def test_a_table_put_back_and_written_again(kind: str, write: Write, sees_lower: bool, tmp_path: Path) -> None:
     flow, copy = Flow(tmp_path), tmp_path / "copy"
     flow.write(
