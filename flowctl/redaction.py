@@ -92,6 +92,11 @@ def register_environment() -> None:
             REDACTOR.register(value)
 
 
+def without_passwords(text: str) -> str:
+    """``text`` with ``***`` for the passwords in it, if it is a URL or has libpq's form."""
+    return _PASSWORD_IN.sub(lambda found: found[0].replace(found[1] or found[2] or "\0", _HIDDEN), text)
+
+
 def _passwords(secret: str) -> Iterator[str]:
     for found in _PASSWORD_IN.finditer(secret):
         password = found[1] or found[2] or ""

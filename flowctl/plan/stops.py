@@ -192,7 +192,7 @@ def _history_without_observations(case: Case) -> Stop | None:
     there = f"{case.table.target}{OBSERVED}"
     before = str(case.state.definition.get("to", ""))
     is_renamed = before not in ("", str(case.table.target))
-    way = f"Rename {before}{OBSERVED}" if is_renamed else "If the table was renamed, rename its `{OBSERVED}`"
+    way = f"Rename {before}{OBSERVED}" if is_renamed else f"If the table was renamed, rename its `{OBSERVED}`"
     return Stop(
         f"{case.table.target} is a history, and {there}, which its versions are derived from, does not exist",
         f"{way} to {there}, or restore it; if it is lost, begin a new history under another `to`",

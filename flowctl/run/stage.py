@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 SAMPLES = 5
 #: Column of the counting query: whether a row belongs to the batch.
 _COUNTED = "_flowctl_counted"
+#: Column of the query for duplicates: how many rows a key has, and how many keys there are.
+_ROWS = "_flowctl_rows"
 
 
 @dataclass(frozen=True)
@@ -231,11 +233,12 @@ def _refuse_null_keys(work: Staging, rows: DataFrame, count: int) -> None:
 def _refuse_duplicates(work: Staging, rows: DataFrame) -> None:
     from pyspark.sql import functions as f
 
-    grouped = rows.groupBy(*[named(name) for name in _identity(work)]).agg(f.count(f.lit(1)).alias("n")).where("n > 1")
-    counted = grouped.agg(f.count(f.lit(1)).alias("n")).first()
-    if counted is not None and counted["n"]:
+    identity = [named(name) for name in _identity(work)]
+    grouped = rows.groupBy(*identity).agg(f.count(f.lit(1)).alias(_ROWS)).where(f"{_ROWS} > 1")
+    counted = grouped.agg(f.count(f.lit(1)).alias(_ROWS)).first()
+    if counted is not None and counted[_ROWS]:
         raise TableError(
-            f"dedupe: fail: {text.counted(counted['n'], 'key')} with more than one row"
+            f"dedupe: fail: {text.counted(counted[_ROWS], 'key')} with more than one row"
             f"{_at_one_time(work)} (key {_sample(grouped, work.table.key)})",
             hint="Fix the source, choose a key that is unique, or set dedupe: latest",
             mark=work.table.mark_of("dedupe"),

@@ -72,7 +72,8 @@ def _type(node: Node, findings: Findings) -> str | None:
         findings.error(written, what, LATER_HINT, "not-in-this-version")
     else:
         hint = did_you_mean(type, connector_types(), "There are: ")
-        findings.error(written, f"there is no connection type `{type}`", hint, "unknown-connection-type")
+        what = f"there is no connection type `{without_passwords(type)}`"
+        findings.error(written, what, hint, "unknown-connection-type")
     return None
 
 

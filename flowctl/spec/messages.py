@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from flowctl.diagnostics import Diagnostic
+from flowctl.redaction import without_passwords
 from flowctl.spec.node import Node, flow_text, scalar_text
 from flowctl.spec.suggest import did_you_mean
 
@@ -71,7 +72,7 @@ def _unknown_keys(node: Node, schema: dict[str, Any], name: str) -> Iterator[Dia
         else:
             where = f" in {name}" if name else ""
             hint = did_you_mean(key, usable, "There are: ")
-            yield Diagnostic(f"unknown key `{key}`{where}", hint, child.place, "unknown-key")
+            yield Diagnostic(f"unknown key `{without_passwords(key)}`{where}", hint, child.place, "unknown-key")
 
 
 def _missing(error: ValidationError, node: Node, schema: dict[str, Any], name: str, using: str) -> Iterator[Diagnostic]:
@@ -84,7 +85,7 @@ def _missing(error: ValidationError, node: Node, schema: dict[str, Any], name: s
 
 def _bad_name(error: ValidationError, node: Node, schema: dict[str, Any]) -> Diagnostic:
     written = str(error.instance)
-    what = f"`{written}` is not a valid {schema.get('title', 'name')}"
+    what = f"`{without_passwords(written)}` is not a valid {schema.get('title', 'name')}"
     return Diagnostic(what, schema.get("x-expected", ""), node.entries[written].place, "bad-name")
 
 
@@ -93,6 +94,7 @@ def _unknown_value(error: ValidationError, node: Node, schema: dict[str, Any], n
     hint = did_you_mean(_text(error.instance), allowed, "Use one of: " if len(allowed) > 1 else "Write ")
     if expected := schema.get("x-expected"):  # the value may be one of the intended map
         written = flow_text(error.instance) if isinstance(error.instance, str) and error.instance else "…"
+        written = without_passwords(written)
         hint = expected.replace("{value}", written)
     what = f"{name} cannot be {_show(error.instance)}" + (f" {using}" if using else "")
     return Diagnostic(what, hint, node.mark, "unknown-value")
@@ -158,6 +160,6 @@ def _show(value: Any) -> str:
         case list():
             return "a list"
         case str():
-            return f"'{value}'"
+            return f"'{without_passwords(value)}'"  # in the wrong place, a URL may have one in plain text
         case _:
             return scalar_text(value)

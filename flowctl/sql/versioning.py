@@ -64,11 +64,12 @@ class Versioning:
 class KeptColumn:
     """Column ``name`` of the target, whose values the sidecar keeps in column ``place``. An observation's ``_values``
     has the ``token`` of each of its values. Both follow from name and type: a column of another type is another
-    column."""
+    column. ``native`` is its type where the target has the source's own."""
 
     name: str
     token: str
     type: DataType
+    native: str = ""
 
     @property
     def place(self) -> str:
@@ -82,10 +83,14 @@ def kept_columns(
     others = {*key, *compared, *OWN_COLUMNS}
     batch = set(present)
     return tuple(
-        KeptColumn(column.name, hashlib.sha256(f"{column.name} {column.type}".encode()).hexdigest()[:12], column.type)
+        KeptColumn(column.name, _kept_token(column), column.type, column.native)
         for column in columns
         if column.name in batch and column.name not in others
     )
+
+
+def _kept_token(column: Column) -> str:
+    return hashlib.sha256(f"{column.name} {column.type}".encode()).hexdigest()[:12]
 
 
 def token_of(column: str) -> str:
@@ -106,7 +111,7 @@ def observed_columns(columns: Sequence[Column], key: Sequence[str], kept: Sequen
     """
     of = {column.name: column for column in columns}
     return (
-        *(Column(name, of[name].type) for name in key),
+        *(Column(name, of[name].type, native=of[name].native) for name in key),
         Column(EVENT_AT, of[VALID_FROM].type),
         Column(ROW_HASH, types.STRING),
         Column(DELETED, types.BOOL),
@@ -116,7 +121,7 @@ def observed_columns(columns: Sequence[Column], key: Sequence[str], kept: Sequen
         Column(READ_HASH, types.STRING),
         Column(VALUES, types.STRING),
         Column(HASHED, types.STRING),
-        *(Column(one.place, one.type) for one in kept),
+        *(Column(one.place, one.type, native=one.native) for one in kept),
     )
 
 
