@@ -6,6 +6,7 @@ What only the system knows (PostgreSQL's search path, two names of one host) sto
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from flowctl.connectors import registry
@@ -74,6 +75,9 @@ def find_shared(
         if place is not None and _reads(table, place, connections, place_of):
             yield _refused(table, f"`{table.id}` reads {table.source} and writes to the same place")
     for table, place in zip(tables, places, strict=True):
+        above = next((written[folder] for folder in _above(place or "") if folder in written), None)
+        if above is not None:
+            yield _refused(table, f"{table.target} is in the folder of {above.target}, where `{above.id}` is written")
         for suffix, what in SIDECARS.items():
             for name in (_named(table), place):
                 owner = written.get(name.removesuffix(suffix)) if name and name.endswith(suffix) else None
@@ -112,6 +116,13 @@ def _taken_by_others(
     return ""
 
 
+def _above(place: str) -> Iterator[str]:
+    """The folders above a place."""
+    while "/" in place:
+        place = place.rpartition("/")[0]
+        yield place
+
+
 def _named(table: TableSpec) -> str:
     return str(table.target).lower()
 
@@ -121,11 +132,25 @@ def _target_place(table: TableSpec, connections: Mapping[str, Connection], place
 
 
 def _reads(table: TableSpec, place: str, connections: Mapping[str, Connection], place_of: PlaceOf) -> bool:
-    """Whether the source is the target or lies in its folder."""
+    """Whether the source is the target, lies in its folder, or is a pattern that the target's files match."""
     if not isinstance(table.source, ObjectSource):
         return False
     source = place_of(connections[table.source.connection], ObjectName(table.source.parts))
-    return source is not None and (source == place or source.startswith(place + "/"))
+    if source is None:
+        return False
+    return (
+        source == place
+        or source.startswith(place + "/")
+        or _matches(source, f"{place}/1.{table.layout.files.extension}")
+    )
+
+
+def _matches(pattern: str, path: str) -> bool:
+    if not set(pattern) & set("*?["):
+        return False
+    from fsspec.utils import glob_translate
+
+    return re.match(glob_translate(pattern), path) is not None
 
 
 def _refused(table: TableSpec, message: str) -> Diagnostic:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from flowctl.redaction import without_passwords
 from flowctl.spec import urls
 from flowctl.spec.findings import Findings
 from flowctl.spec.given import hide_values

@@ -17,6 +17,8 @@ COMPRESSIONS: Mapping[FileFormat, tuple[Compression, ...]] = {
     "csv": ("none", "gzip", "zstd", "bz2"),
     "jsonl": ("none", "gzip", "zstd", "bz2"),
 }
+#: What compression adds to the name of a file.
+_SUFFIXES = {"gzip": ".gz", "zstd": ".zst", "bz2": ".bz2"}
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,11 @@ class FilesLayout:
     @property
     def codec(self) -> Compression:
         return self.compression or COMPRESSIONS[self.format][0]
+
+    @property
+    def extension(self) -> str:
+        """Of the files' names."""
+        return self.format + (_SUFFIXES.get(self.codec, "") if self.is_text else "")
 
     @property
     def is_text(self) -> bool:

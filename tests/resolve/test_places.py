@@ -76,6 +76,41 @@ def test_where_a_table_keeps_its_dead_letters_is_taken(folder: Path) -> None:
     assert found.endswith("keeps its dead letters")
 
 
+@pytest.mark.parametrize(
+    ("source", "to"),
+    [
+        ("inbox:**/*.csv", "{connection: inbox, path: a, format: {type: csv}}"),
+        ("inbox:*/*.csv*", "{connection: inbox, path: a, format: {type: csv, compression: gzip}}"),
+        ("inbox:**", "inbox:a/b"),
+        ("inbox:**/*.parquet", "lake:a"),
+    ],
+)
+def test_a_pattern_that_matches_what_its_table_writes_is_found(folder: Path, source: str, to: str) -> None:
+    (found,) = findings(folder, f'a: {{from: "{source}", to: {to}, mode: append}}')
+    assert found == f"`a` reads {source} and writes to the same place"
+
+
+@pytest.mark.parametrize(
+    ("source", "to"),
+    [
+        ("inbox:**/*.csv", "inbox:a"),
+        ("inbox:*.csv", "{connection: inbox, path: a, format: {type: csv}}"),
+        ("inbox:b/**/*.csv", "{connection: inbox, path: a, format: {type: csv}}"),
+    ],
+)
+def test_other_files_below_a_pattern_are_none(folder: Path, source: str, to: str) -> None:
+    assert findings(folder, f'a: {{from: "{source}", to: {to}, mode: append}}') == []
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"), [("inbox:x", "inbox:x/y"), ("lake:x", "pond:x/y/z"), ("lake:x", "inbox:x/y")]
+)
+def test_a_table_in_the_folder_of_another_is_found(folder: Path, outer: str, inner: str) -> None:
+    made = [f"{name}: {{from: src:{name}, to: {to}, mode: truncate}}" for name, to in (("b", inner), ("a", outer))]
+    (found,) = findings(folder, *made)
+    assert found == f"{inner} is in the folder of {outer}, where `a` is written"
+
+
 def test_a_hard_link_is_the_same_file(folder: Path) -> None:
     (folder / "two.db").unlink()
     os.link(folder / "one.db", folder / "two.db")

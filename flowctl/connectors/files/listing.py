@@ -7,7 +7,8 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -119,17 +120,66 @@ def why_nothing(root: FileRoot, pattern: str) -> Missing:
 def _in_store(root: FileRoot, pattern: str) -> list[FileStamp]:
     system, base = root.file_system()
     try:
-        found = system.glob(f"{base}/{pattern}", detail=True)
+        found = _objects(system, base, pattern)
     except Exception as error:
         if refusal := access.refused_access(error):
             raise AccessDenied(f"{root.url}/{pattern} refuses access: {refusal}", hint=access.HINT) from error
         what = f"{root.url}/{pattern} cannot be listed: {access.in_one_line(error)}"
         raise TransientError(what, hint="Check the store and its address") from error
-    return [
-        FileStamp(path=name.removeprefix(f"{base}/"), size=int(info["size"]), tag=_tag(info))
-        for name, info in found.items()
-        if info["type"] == "file"
-    ]
+    return [FileStamp(path, int(info["size"]), _tag(info)) for path, info in found.items()]
+
+
+def _objects(system: fsspec.AbstractFileSystem, base: str, pattern: str) -> Mapping[str, Mapping[str, Any]]:
+    """The objects that match, by their paths below ``base``. fsspec's own ``glob`` takes an object whose name is also
+    that of a folder for the folder, and finds none in a folder without a name (``a//b.csv``)."""
+    from fsspec.utils import glob_translate
+
+    *folders, _ = pattern.split("/")
+    if not _has_wildcard(pattern):
+        with suppress(FileNotFoundError):
+            info = system.info(f"{base}/{pattern}")
+            return {pattern: info} if info["type"] == "file" else {}
+        return {}
+    if "**" in pattern:
+        with suppress(FileNotFoundError):
+            below = "/".join([base, *plain_folders(pattern)])
+            return _matching(system.find(below, detail=True).values(), base, pattern)
+        return {}
+    there = [base]
+    for folder in folders:
+        if not _has_wildcard(folder):
+            there = [f"{above}/{folder}" for above in there]
+            continue
+        matches = re.compile(glob_translate(folder)).match
+        names = [(above, _below(above, info)) for above in there for info in _listed(system, above) if _is_folder(info)]
+        there = sorted({f"{above}/{name}" for above, name in names if matches(name)})
+    return _matching((info for above in there for info in _listed(system, above)), base, pattern)
+
+
+def _matching(found: Iterable[Mapping[str, Any]], base: str, pattern: str) -> Mapping[str, Mapping[str, Any]]:
+    from fsspec.utils import glob_translate
+
+    matches = re.compile(glob_translate(pattern)).match
+    files = [info for info in found if info["type"] == "file" and not str(info["name"]).endswith("/")]
+    return {path: info for info in files if matches(path := _below(base, info))}
+
+
+def _listed(system: fsspec.AbstractFileSystem, folder: str) -> Sequence[Mapping[str, Any]]:
+    """What is in a folder; nothing if there is no such folder."""
+    try:
+        return [info for info in system.ls(folder, detail=True) if _below(folder, info)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _is_folder(info: Mapping[str, Any]) -> bool:
+    return bool(info["type"] == "directory")
+
+
+def _below(folder: str, info: Mapping[str, Any]) -> str:
+    """The path below ``folder``; empty for the object that some tools create for the folder itself."""
+    name = str(info["name"])
+    return name.rstrip("/").removeprefix(f"{folder}/") if name.startswith(f"{folder}/") else ""
 
 
 def _on_disk(root: FileRoot, pattern: str) -> list[FileStamp]:
@@ -175,7 +225,11 @@ def _on_disk(root: FileRoot, pattern: str) -> list[FileStamp]:
 
 def plain_folders(pattern: str) -> list[str]:
     """The leading folders of a pattern, up to the first wildcard."""
-    return list(itertools.takewhile(lambda part: not set(part) & set("*?["), pattern.split("/")[:-1]))
+    return list(itertools.takewhile(lambda part: not _has_wildcard(part), pattern.split("/")[:-1]))
+
+
+def _has_wildcard(text: str) -> bool:
+    return not set(text).isdisjoint("*?[")
 
 
 def _identity(seen: os.stat_result) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import s3fs
 
 from flowctl.connectors import registry
 from flowctl.connectors.base import OpenContext
+from flowctl.connectors.files.listing import matching
 from flowctl.diagnostics import Mark
 from flowctl.engine.session import has_own_workers
 from flowctl.spec.spec import Connection
@@ -33,6 +34,28 @@ def inbox(server: Any, bucket: str) -> Iterator[tuple[s3fs.S3FileSystem, Any]]:
     connection = Connection("inbox", "files", {"path": f"s3://{bucket}/inbox"}, Mark("flow.yaml", 1))
     with registry.open(connection, OpenContext(storage={f"s3://{bucket}": server.storage()})) as connector:
         yield store, connector.source
+
+
+def test_objects_whose_names_are_folders_too_or_have_empty_parts_are_found(s3_server: Any, s3_bucket: str) -> None:
+    names = ["1.csv", "1.csv/2.csv", "a//3.csv", "a/4.csv", "a/5.json", "b/c/6.csv"]
+    with inbox(s3_server, s3_bucket) as (store, source):
+        for name in names:
+            store.call_s3("put_object", Bucket=s3_bucket, Key=f"inbox/{name}", Body=b"id\n1\n")
+        store.call_s3("put_object", Bucket=s3_bucket, Key="inbox/a/", Body=b"")  # as consoles make a folder
+        wanted = {
+            "**/*.csv": ["1.csv", "1.csv/2.csv", "a//3.csv", "a/4.csv", "b/c/6.csv"],
+            "**": names,
+            "*.csv": ["1.csv"],
+            "1.csv": ["1.csv"],
+            "*/*.csv": ["1.csv/2.csv", "a/4.csv"],
+            "[ab]/?.*": ["a/4.csv", "a/5.json"],
+            "b/*/6.csv": ["b/c/6.csv"],
+            "none/**": [],
+            "none/*": [],
+            "none.csv": [],
+        }
+        found = {pattern: [one.path for one in matching(source.root, pattern)] for pattern in wanted}
+    assert found == wanted
 
 
 def test_a_changed_file(spark: SparkSession, s3_server: Any, s3_bucket: str) -> None:

@@ -30,10 +30,6 @@ class Encoder(Protocol):
         """Writes what is left. The file itself stays open."""
 
 
-def extension(layout: FilesLayout) -> str:
-    return layout.format + (_SUFFIXES.get(layout.codec, "") if layout.is_text else "")
-
-
 def encoder(file: BinaryIO, columns: Sequence[Column], layout: FilesLayout) -> Encoder:
     return _ENCODERS[layout.format](file, columns, layout)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.files.sink.encoding import Encoder, encoder, extension
+from flowctl.connectors.files.sink.encoding import Encoder, encoder
 from flowctl.connectors.files.sink.folder import FileNames, NewFile, TableFolder, owner_of
 from flowctl.connectors.files.sink.manifest import DataFile
 from flowctl.model.commit import Commit
@@ -52,7 +52,7 @@ def new_files(
 ) -> Iterator[NewFiles]:
     """Writes the rows of ``batches`` with exactly ``columns``; what a batch lacks is null. Files that are not published
     when the context ends are removed."""
-    names = FileNames(record.seq, owner_of(record.lineage, record.table), extension(layout))
+    names = FileNames(record.seq, owner_of(record.lineage, record.table), layout.extension)
     made, current, encode = NewFiles(), None, None
     try:
         with folder.own_errors():
