@@ -286,8 +286,8 @@ class Target(TargetRules):
         commits = self.committed([lookup for lookup in lookups if infos[lookup.object] is not None])
         return {lookup.table: (infos[lookup.object], commits.get(lookup.table)) for lookup in lookups}
 
-    def why_unwritable(self, object: ObjectName) -> TableError | None:
-        """Why this user may not write, as far as is known without writing; None if no obstacle is known."""
+    def why_unwritable(self, object: ObjectName, mode: Mode) -> TableError | None:
+        """Why this user may not write in ``mode``, as far as is known without writing; None if no obstacle is known."""
         return None
 
     def lease_folder(self, object: ObjectName) -> str | None:

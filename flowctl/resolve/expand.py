@@ -20,7 +20,8 @@ from flowctl.spec.names import is_pattern, names_of
 from flowctl.spec.spec import ObjectSource, TableSpec
 from flowctl.spec.template import fill_placeholders
 
-_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+#: As in the schema. Commits tables in MySQL hold no longer ones.
+_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}")
 
 T = TypeVar("T")
 
@@ -119,7 +120,7 @@ def _bad_ids(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 f"{table.source} gives the id {table.id!r}, which is not a valid id",
                 "Exclude the object and write an entry of its own for it: "
-                "ids are letters, digits, `_`, `.` and `-`, and start with a letter or `_`",
+                "ids are up to 255 letters, digits, `_`, `.` and `-`, and start with a letter or `_`",
                 table.mark,
                 "bad-id",
             )

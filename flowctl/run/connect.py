@@ -99,7 +99,7 @@ def _targets(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
             refused: FlowctlError | None
             try:
                 target = connections.get(to.connection).target
-                refused = target.why_unwritable(to.object) if target is not None else None
+                refused = target.why_unwritable(to.object, table.mode) if target is not None else None
             except FlowctlError as error:
                 refused = error
             if refused is not None:

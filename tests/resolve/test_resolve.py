@@ -82,6 +82,8 @@ def test_bad_and_repeated_ids_name_the_object_and_both_places():
     first, second = pattern(), pattern("raw_${table}", mark=Mark("more.yaml", 4, 3))
     found = expand([first], {first.id: objects("line items")}).diagnostics
     assert messages(found) == ["pg:public.line items gives the id 'raw_line items', which is not a valid id"]
+    (long,) = expand([first], {first.id: objects("x" * 251, "x" * 252)}).diagnostics
+    assert f"gives the id 'raw_{'x' * 252}'" in long.message and "up to 255 letters" in long.hint
     twice = expand([first, second], {first.id: objects("A", "a")}).diagnostics
     assert "pg:public.a gives the id 'raw_a', which pg:public.A at spec.yaml:10:3 gives too" in messages(twice)
 

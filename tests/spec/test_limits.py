@@ -32,6 +32,11 @@ SPECS = {
     "size": ("# " + "x" * 5_000_000, "more than 4,194,304 characters"),
     "value": (HEAD + "tables:\n" + TABLE.format("'" + "x" * 300_000 + "'"), "a value has more than"),
     "key": (HEAD + f"tables:\n  ? {'k' * 1000}\n  : {{}}\n", "a key has more than 300"),
+    "table id": (
+        HEAD + f"tables:\n  {'k' * 256}: {{from: app:t, to: app, mode: truncate}}\n",
+        ":7:3: error: `" + "k" * 256 + "` is not a valid table id. Use up to 255 letters",
+    ),
+    "longest table id": (HEAD + f"tables:\n  {'k' * 255}: {{from: app:t, to: app, mode: truncate}}\n", "valid"),
     "number": (HEAD + "tables: " + "9" * 50_000, "`tables` is"),
     "hexadecimal": (HEAD + "tables: 0x" + "f" * 50_000, "`tables` is"),
     "unlike items": (

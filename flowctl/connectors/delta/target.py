@@ -31,6 +31,7 @@ from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob, Wr
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model.commit import Commit, RowCounts
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Column, ObjectName, TableInfo
@@ -200,7 +201,7 @@ class DeltaTarget(Target, Restorable):
         table, writer = self._open_sidecar(spark, self._location(job.object), side)
         history.quarantine(writer, table, OnEngine(frame), side, since, through)
 
-    def why_unwritable(self, object: ObjectName) -> TableError | None:
+    def why_unwritable(self, object: ObjectName, mode: Mode) -> TableError | None:
         """For local folders: an object store reports it at the first write only."""
         url = self._location(object).url
         return why_unwritable(local_path(url)) if scheme(url) == "file" else None

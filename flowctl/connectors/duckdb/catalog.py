@@ -68,9 +68,9 @@ def details(connection: duckdb.DuckDBPyConnection, objects: Sequence[ObjectName]
     indexes: dict[tuple[str, str], list[Index]] = {}
     for schema, table, columns in connection.execute(_UNIQUE).fetchall():
         indexes.setdefault((schema, table), []).append(Index(tuple(columns), is_unique=True))
-    for schema, table, is_unique, text in connection.execute(_INDEXES).fetchall():
-        if columns := _index_columns(text):
-            indexes.setdefault((schema, table), []).append(Index(columns, is_unique))
+    for schema, table, is_unique, parts in connection.execute(_INDEXES).fetchall():
+        if not any(part.startswith("(") for part in parts):
+            indexes.setdefault((schema, table), []).append(Index(part_names(parts), is_unique))
     numbered: dict[tuple[str, str], list[str]] = {}
     for schema, table, name in connection.execute(_NUMBERED).fetchall():
         numbered.setdefault((schema, table), []).append(name)
@@ -82,22 +82,26 @@ def details(connection: duckdb.DuckDBPyConnection, objects: Sequence[ObjectName]
     return found
 
 
-def _index_columns(text: str) -> tuple[str, ...]:
-    """The columns of an index, from the text of the list that DuckDB has of them (``['"a b"', id]``); none if there is
-    an expression among them."""
-    parts = re.findall(r"""'((?:[^']|'')*)'|([^\[\], ']+)""", text)
-    names = [(quoted.replace("''", "'") or plain) for quoted, plain in parts]
-    plain = [name[1:-1].replace('""', '"') if name.startswith('"') else name for name in names]
-    is_simple = all(re.fullmatch(r'"(?:[^"]|"")+"|\w+', name) for name in names)
-    return tuple(plain) if is_simple else ()
+def part_names(parts: Sequence[str]) -> tuple[str, ...]:
+    """The columns and expressions of an index as DuckDB's errors name them, without quotes. ``parts`` are
+    :data:`INDEX_PARTS`."""
+    return tuple(_QUOTED.sub(_unquoted, part[1:-1] if part.startswith("(") else part) for part in parts)
 
 
+def _unquoted(found: re.Match[str]) -> str:
+    return found[0] if found[1] is None else found[1].replace('""', '"')
+
+
+#: The columns of an index as a list of SQL: names, in quotes where they need them, and expressions in parentheses.
+INDEX_PARTS = "expressions::VARCHAR[]"
+#: A text, or a name in quotes.
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|"((?:[^"]|"")*)\"""")
 _UNIQUE = """
     SELECT schema_name, table_name, constraint_column_names FROM duckdb_constraints()
     WHERE database_name = current_database() AND constraint_type IN ('UNIQUE', 'PRIMARY KEY')
 """
-_INDEXES = """
-    SELECT schema_name, table_name, is_unique, expressions FROM duckdb_indexes()
+_INDEXES = f"""
+    SELECT schema_name, table_name, is_unique, {INDEX_PARTS} FROM duckdb_indexes()
     WHERE database_name = current_database() AND expressions IS NOT NULL
 """
 _NUMBERED = """

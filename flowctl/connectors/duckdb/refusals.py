@@ -38,8 +38,8 @@ _CONSTRAINTS = """
     WHERE database_name = current_database() AND schema_name = ? AND table_name = ?
         AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')
 """
-_INDEXES = """
-    SELECT schema_name, index_name, is_unique, expressions FROM duckdb_indexes()
+_INDEXES = f"""
+    SELECT schema_name, index_name, is_unique, {catalog.INDEX_PARTS} FROM duckdb_indexes()
     WHERE database_name = current_database() AND schema_name = ? AND table_name = ? ORDER BY index_name
 """
 
@@ -101,8 +101,8 @@ def violated_constraint(
     key, kind = refused["key"], (refused["kind"] or "").upper()
     of_table = [
         (names, Constraint(name, removal=f"DROP INDEX {_full(schema, name)}"))
-        for schema, name, is_unique, expressions in _fetch(connection, _INDEXES, found)
-        for names in (_names(expressions),)
+        for schema, name, is_unique, parts in _fetch(connection, _INDEXES, found)
+        for names in (catalog.part_names(parts),)
         if is_unique and kind != "PRIMARY KEY"
     ]
     of_table += [
@@ -123,17 +123,6 @@ def _fetch(connection: duckdb.DuckDBPyConnection, query: str, found: catalog.Fou
 def _is_key_of(key: str, names: Sequence[str]) -> bool:
     """Whether ``key`` (``a: 1, b: x``) has values of exactly these columns."""
     return re.fullmatch(", ".join(f"{re.escape(name)}: .*?" for name in names), key, re.DOTALL) is not None
-
-
-def _names(expressions: str) -> list[str]:
-    """The columns of an index as an error names them. DuckDB lists them as ``[a, '"b c"', '(lower("a"))']``."""
-    listed = re.findall(r"'((?:[^']|'')*)'|([^\s,\[\]]+)", expressions)
-    plain = [(quoted or bare).replace('""', '"').removesuffix(")").removeprefix("(") for quoted, bare in listed]
-    return [one + ")" if one.count("(") > one.count(")") else one for one in map(_unquoted, plain)]
-
-
-def _unquoted(name: str) -> str:
-    return re.sub(r'"([^"]*)"', r"\1", name)
 
 
 def _full(schema: str, name: str) -> str:

@@ -34,6 +34,7 @@ from flowctl.engine.batch import Batch, OnEngine
 from flowctl.errors import FlowctlError, StateConflict, StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import Layout
@@ -95,7 +96,7 @@ class FilesTarget(Target):
             for one in lookups
         }
 
-    def why_unwritable(self, object: ObjectName) -> TableError | None:
+    def why_unwritable(self, object: ObjectName, mode: Mode) -> TableError | None:
         """For local folders: an object store reports it at the first write only."""
         return why_unwritable(self._folder(object).local("")) if self.root.is_local else None
 

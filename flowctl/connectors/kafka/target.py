@@ -125,7 +125,7 @@ class KafkaTarget(Target):
             found[lookup.table] = (info, record.commit if record and info else None)
         return found
 
-    def why_unwritable(self, object: ObjectName) -> TableError | None:
+    def why_unwritable(self, object: ObjectName, mode: Mode) -> TableError | None:
         if may_write(self.cluster, _name(object)):
             return None
         return TableError(f"this user may not write topic {object}", hint=f"Let it DESCRIBE and WRITE {object}")

@@ -325,7 +325,7 @@ class Client:
             self.place,
             is_busy=lambda: connection.busy,
             cancel=lambda: self._cancel(driver.thread_id()),
-            fileno=lambda: driver._sock.fileno(),
+            fileno=lambda: sock.fileno() if (sock := driver._sock) is not None else None,
             answers=self._answers,
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from flowctl.connectors.mysql import catalog, refusals
 from flowctl.connectors.mysql.client import MARKER, MysqlConnection
+from flowctl.connectors.mysql.errors import DUPLICATE, code_of
 from flowctl.connectors.mysql.types import ddl
 from flowctl.connectors.sql.creator import identity_with, mark
 from flowctl.connectors.sql.session import Session, SqlDialect
@@ -26,7 +27,6 @@ def dialect_of(collation: str) -> SqlDialect:
         marker=MARKER,
         column_type=partial(ddl, collation=collation),
         name_type=f"VARCHAR(255) CHARACTER SET utf8mb4 COLLATE {collation}",
-        insert_new="INSERT IGNORE INTO {table} ({columns}) VALUES ({values})",
         drop_temporary="DROP TEMPORARY TABLE {table}",
         widen="MODIFY COLUMN {column} {type}",
         retype="DROP COLUMN {column}, ADD COLUMN {column} {type}",
@@ -52,6 +52,16 @@ class MysqlSession(Session):
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
         return self.connection.execute(statement, parameters)
+
+    def insert_new(self, insert: str, row: Sequence[Any]) -> bool:
+        """Not by INSERT IGNORE, which also cuts off what is too long, nor by ON DUPLICATE KEY UPDATE, whose count is
+        the same for both outcomes. A duplicate key leaves the transaction as it is."""
+        try:
+            return self.execute(insert, row) > 0
+        except Exception as error:
+            if code_of(error) != DUPLICATE:
+                raise
+            return False
 
     def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self.connection.fetch(statement, parameters)

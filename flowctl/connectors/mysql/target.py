@@ -91,7 +91,7 @@ class MysqlTarget(SqlTarget[MysqlSession]):
             for one in lookups
         }
 
-    def why_unwritable(self, object: ObjectName) -> TableError | None:
+    def why_unwritable(self, object: ObjectName, mode: Mode) -> TableError | None:
         with self.client.connect() as connection:
             named = "'read_only', 'log_bin', 'binlog_format'"
             set_to = dict(connection.fetch(f"SHOW VARIABLES WHERE Variable_name IN ({named})"))

@@ -207,6 +207,13 @@ _NOTES: Mapping[str, str] = {
     "timetz": "no time type in the target: read as text",
 }
 
+#: The names of the columns of ``pg_index i``, in its order. The last ones of ``indkey`` may be merely included
+#: (``INCLUDE``): they are no part of that order, nor of what is unique.
+INDEX_KEY = """(
+    SELECT array_agg(k.attname ORDER BY n.at) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS n(number, at)
+    JOIN pg_attribute k ON k.attrelid = i.indrelid AND k.attnum = n.number
+    WHERE n.at <= i.indnkeyatts
+)"""
 #: Every domain with its ultimate base type; a domain's own modifier (``numeric(10,2)``) is the innermost one.
 _DOMAINS = """
     domains(domain, base, typmod, dimensions, is_last) AS (
@@ -243,9 +250,7 @@ _DESCRIBE = f"""
     ),
     tables AS (
         SELECT w.at, c.oid, c.relkind, c.relrowsecurity,
-            (SELECT array_agg(k.attname ORDER BY array_position(i.indkey::int2[], k.attnum))
-             FROM pg_index i JOIN pg_attribute k ON k.attrelid = i.indrelid AND k.attnum = ANY (i.indkey::int2[])
-             WHERE i.indrelid = c.oid AND i.indisprimary AND NOT (
+            (SELECT {INDEX_KEY} FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND NOT (
                  c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid)
              )) AS key,
             stored.tuples, stored.size, stored.heap, stored.changes, referring.following

@@ -152,9 +152,19 @@ def _line(connection: psycopg.Connection[Any], conninfo: str) -> Line:
         conninfo,
         is_busy=lambda: not connection.closed and connection.pgconn.transaction_status == TransactionStatus.ACTIVE,
         cancel=lambda: connection.cancel_safe(timeout=timeouts.CANCEL),
-        fileno=connection.fileno,
+        fileno=lambda: _fileno(connection),
         answers=lambda: _answers(conninfo),
     )
+
+
+def _fileno(connection: psycopg.Connection[Any]) -> int | None:
+    """The driver raises if its owner has closed it meanwhile."""
+    import psycopg
+
+    try:
+        return connection.fileno()
+    except psycopg.Error:
+        return None
 
 
 def _answers(conninfo: str) -> bool:

@@ -13,16 +13,19 @@ from flowctl.connectors.sql.commits import COMMIT_COLUMNS, COMMITS, commit_of, c
 from flowctl.connectors.target import CommitLookup
 from flowctl.errors import TableError
 from flowctl.model.commit import Commit
+from flowctl.model.mode import Mode
 from flowctl.model.table_info import ObjectName
 
 if TYPE_CHECKING:
     import psycopg
 
 
-def why_unwritable(connection: psycopg.Connection[Any], object: ObjectName) -> TableError | None:
-    """Why the table cannot be written or created; the commits table and staging tables are in the same schema."""
-    schema = schemas_of(connection, [object])[object]
-    row = connection.execute(_RIGHTS, {"schema": schema, "table": object.parts[-1]}).fetchone()
+def why_unwritable(connection: psycopg.Connection[Any], object: ObjectName, mode: Mode) -> TableError | None:
+    """Why the table cannot be created, or written in ``mode``. The commits table and staging tables are where tables
+    are created: for a bare name, perhaps not where the table is."""
+    schema, there = schema_of(connection, object), schemas_of(connection, [object])[object]
+    asked = {"schema": schema, "there": there, "table": object.parts[-1], "needed": _needed(mode)}
+    row = connection.execute(_RIGHTS, asked).fetchone()
     read_only, in_schema, in_database, on_table, user = row or (False, True, True, True, "")
     if read_only:
         return TableError(f"{object} cannot be written: the server is read-only", hint="Name the primary server")
@@ -38,14 +41,20 @@ def why_unwritable(connection: psycopg.Connection[Any], object: ObjectName) -> T
     return None
 
 
+def _needed(mode: Mode) -> list[str]:
+    """The rights on an existing table. A full refresh counts and deletes its rows in every mode; histories update rows
+    that have columns of others."""
+    return ["SELECT", "INSERT", "DELETE", *(["UPDATE"] if mode in ("merge", "scd2") else [])]
+
+
 _RIGHTS = """
 SELECT current_setting('transaction_read_only')::boolean,
        (SELECT has_schema_privilege(s.oid, 'USAGE') AND has_schema_privilege(s.oid, 'CREATE')
         FROM pg_namespace s WHERE s.nspname = %(schema)s),
        has_database_privilege(current_database(), 'CREATE'),
-       (SELECT bool_and(has_table_privilege(c.oid, needed)) FROM unnest(ARRAY['SELECT', 'INSERT', 'DELETE']) needed,
+       (SELECT bool_and(has_table_privilege(c.oid, needed)) FROM unnest(%(needed)s::text[]) needed,
         pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
-        WHERE s.nspname = %(schema)s AND c.relname = %(table)s),
+        WHERE s.nspname = %(there)s AND c.relname = %(table)s),
        current_user
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.postgres.catalog import INDEX_KEY
 from flowctl.connectors.survey import Details, Index
 from flowctl.model.table_info import ObjectName
 
@@ -41,24 +42,19 @@ def _details(
     )
 
 
-#: Only indexes that are valid, over all rows and over columns alone; columns that an index merely includes are no part
-#: of its order. ``indnullsnotdistinct`` does not matter: columns that may be null make no key.
-_DETAILS = """
+#: Only indexes that are valid, over all rows and over columns alone. ``indnullsnotdistinct`` does not matter: columns
+#: that may be null make no key.
+_DETAILS = f"""
     SELECT w.at, has_schema_privilege(s.oid, 'USAGE'), has_table_privilege(c.oid, 'SELECT'),
         has_any_column_privilege(c.oid, 'SELECT'), i.indexes, a.numbered, a.unreadable
     FROM unnest(%(schemas)s::text[], %(names)s::text[]) WITH ORDINALITY AS w(schema, name, at)
     JOIN pg_namespace s ON s.nspname = w.schema
     JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = w.name AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
     LEFT JOIN LATERAL (
-        SELECT jsonb_agg(jsonb_build_object('unique', x.indisunique, 'columns', k.names) ORDER BY x.indexrelid)
+        SELECT jsonb_agg(jsonb_build_object('unique', i.indisunique, 'columns', {INDEX_KEY}) ORDER BY i.indexrelid)
             AS indexes
-        FROM pg_index x CROSS JOIN LATERAL (
-            SELECT jsonb_agg(t.attname ORDER BY n.at) AS names
-            FROM unnest(x.indkey::int2[]) WITH ORDINALITY AS n(number, at)
-            JOIN pg_attribute t ON t.attrelid = c.oid AND t.attnum = n.number
-            WHERE n.at <= x.indnkeyatts
-        ) k
-        WHERE x.indrelid = c.oid AND x.indisvalid AND x.indpred IS NULL AND x.indexprs IS NULL
+        FROM pg_index i
+        WHERE i.indrelid = c.oid AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
     ) i ON true
     LEFT JOIN LATERAL (
         SELECT

@@ -105,9 +105,9 @@ class PostgresTarget(SqlTarget[PostgresSession]):
     def newest(self, session: PostgresSession, lookups: Sequence[CommitLookup]) -> dict[str, Commit | None]:
         return commits.newest(session.connection, lookups)
 
-    def why_unwritable(self, object: ObjectName) -> TableError | None:
+    def why_unwritable(self, object: ObjectName, mode: Mode) -> TableError | None:
         with self.client.connect() as connection:
-            return commits.why_unwritable(connection, object)
+            return commits.why_unwritable(connection, object, mode)
 
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         """Includes the DDL of the schema, if that did not exist when the object was described."""

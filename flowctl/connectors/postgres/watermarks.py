@@ -37,17 +37,18 @@ def high_watermarks(client: Client, requests: Mapping[str, WatermarkRequest]) ->
     if not values:
         return failed
     with client.connect() as connection:
+        busy = _writers(connection, requests)
         together = "\nUNION ALL ".join(f"SELECT {at}, {one}" for at, one in enumerate(values.values()))
         try:
-            busy = _writers(connection, requests)
-            names, found = list(values), {}
+            names, read = list(values), {}
             for at, clock, *row in connection.execute(together).fetchall():
-                watermark = read_watermark(requests[names[at]], row, clock, _exact_value)
-                writers, zone = busy.get(names[at], 0), own_zone.get(names[at], "")
-                found[names[at]] = replace(watermark, writers=writers, zone=zone)
-            return failed | found | _estimated(connection, requests, found)
+                read[names[at]] = read_watermark(requests[names[at]], row, clock, _exact_value)
         except psycopg.Error:
-            return failed | {name: _alone(client, connection, requests[name], one) for name, one in values.items()}
+            read = {name: _alone(client, connection, requests[name], one) for name, one in values.items()}
+        found = {
+            name: replace(one, writers=busy.get(name, 0), zone=own_zone.get(name, "")) for name, one in read.items()
+        }
+        return failed | found | _estimated(connection, requests, found)
 
 
 def _alone(
@@ -98,6 +99,8 @@ def _estimated(
 
 def _has_part(request: WatermarkRequest, watermark: HighWatermark) -> bool:
     """Whether the relation has rows above the request's ``lower``, and statistics to estimate how many."""
+    if watermark.failure is not None:
+        return False
     newest = watermark.position.at if isinstance(watermark.position, CursorPosition) else None
     is_told = request.info.rows.value is not None and request.info.extra.get("changes") is not None
     return request.estimate == "stats" and request.lower is not None and newest != request.lower and is_told

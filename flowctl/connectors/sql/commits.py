@@ -14,6 +14,7 @@ from typing import Any
 from flowctl import delays
 from flowctl.connectors.preconditions import already_committed, check_base
 from flowctl.connectors.sql.session import Session, SqlDialect
+from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.commit import Commit, commit_from_record
 
@@ -43,7 +44,7 @@ def claim(
 ) -> Commit | None:
     """Takes ``record``'s sequence number in this transaction and returns None; or returns the commit that already has
     it under our intent id. Raises :class:`StateConflict` if another intent has it, a higher one exists, or the newest
-    commit is not ``base``."""
+    commit is not ``base``; :class:`TableError` if the table does not keep the record."""
     newest = newest_commit(session, commits, record.lineage, record.table)
     if newest is not None and newest.seq >= record.seq:
         return already_committed(newest, record)
@@ -52,12 +53,14 @@ def claim(
     dialect, name = session.dialect, session.dialect.table(commits)
     markers = ", ".join([dialect.marker] * len(COMMIT_COLUMNS))
     identity = (record.lineage, record.table, record.seq, record.intent_id, record.target_id)
-    insert = dialect.insert_new.format(table=name, columns=_names(dialect), values=markers)
-    taken = session.execute(insert, [*identity, _position(record), record.void, at])
+    insert = f"INSERT INTO {name} ({_names(dialect)}) VALUES ({markers})"
+    is_taken = not session.insert_new(insert, [*identity, _position(record), record.void, at])
     delays.pause()
-    if taken == 0:  # another writer of it committed while this one waited
+    if is_taken:  # another writer of it committed while this one waited
         raced = newest_commit(session, commits, record.lineage, record.table)
-        return already_committed(raced, record) if raced else None
+        if raced is None or raced.seq < record.seq:
+            raise _not_kept(commits, record)
+        return already_committed(raced, record)
     session.execute(
         f"DELETE FROM {name} WHERE {_of_table(dialect)} AND seq <= {dialect.marker}",
         [record.lineage, record.table, record.seq - KEPT_COMMITS],
@@ -66,12 +69,23 @@ def claim(
 
 
 def name_target(session: Session, commits: tuple[str, ...], record: Commit) -> None:
-    """Stores the target's id with the sequence number just claimed: it is known only once the table exists."""
+    """Stores the target's id with the sequence number just claimed: it is known only once the table exists. Raises
+    :class:`TableError` if the record is gone."""
     dialect = session.dialect
-    session.execute(
+    updated = session.execute(
         f"UPDATE {dialect.table(commits)} SET target_id = {dialect.marker}"
         f" WHERE {_of_table(dialect)} AND seq = {dialect.marker}",
         [record.target_id, record.lineage, record.table, record.seq],
+    )
+    if not updated:
+        raise _not_kept(commits, record)
+
+
+def _not_kept(commits: tuple[str, ...], record: Commit) -> TableError:
+    """Without its record, the batch would be written again."""
+    return TableError(
+        f"{'.'.join(commits)} did not keep the commit of {record.table}: one of its triggers or rules leaves rows out",
+        hint="Let it keep every row that is inserted or updated",
     )
 
 

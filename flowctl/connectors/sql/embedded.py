@@ -128,7 +128,7 @@ class EmbeddedTarget(SqlTarget[E]):
             return {lookup.table: None for lookup in lookups}
         return {one.table: commits.newest_commit(session, (COMMITS,), one.lineage, one.table) for one in lookups}
 
-    def why_unwritable(self, object: ObjectName) -> TableError | None:
+    def why_unwritable(self, object: ObjectName, mode: Mode) -> TableError | None:
         """A commit also needs files next to the database, so the folder must be writable too."""
         for place in (self.path, self.path.parent):
             if (place is not self.path or place.exists()) and not os.access(place, os.W_OK):

@@ -17,10 +17,9 @@ from flowctl.sql.dialects import Dialect
 @dataclass(frozen=True)
 class SqlDialect:
     """``name`` is the dialect of :mod:`flowctl.sql`, ``marker`` the placeholder of a parameter, ``column_type`` returns
-    the DDL of a type, ``name_type`` is that of text in a primary key. ``insert_new`` inserts a row unless its key is
-    taken, and waits for a transaction that is about to take it. ``drop_temporary`` drops a temporary table inside a
-    transaction. ``widen``, ``relax`` and ``retype`` are the clauses of ALTER TABLE that widen a column's type, make it
-    nullable, and give it another type without its values; empty if there are none. If ALTER TABLE takes one clause
+    the DDL of a type, ``name_type`` is that of text in a primary key. ``drop_temporary`` drops a temporary table inside
+    a transaction. ``widen``, ``relax`` and ``retype`` are the clauses of ALTER TABLE that widen a column's type, make
+    it nullable, and give it another type without its values; empty if there are none. If ALTER TABLE takes one clause
     only, they continue with further ALTER statements of ``{table}``. ``with_creator`` is for a database whose tables
     have no ids: it adds the mark of an intent (:mod:`.creator`) to the CREATE of a table, given the statement, the
     table and the intent's id, and :meth:`Session.describe` returns that id as ``created_by``. ``transactional_ddl``:
@@ -30,7 +29,6 @@ class SqlDialect:
     marker: str
     column_type: Callable[[DataType], str]
     name_type: str = "TEXT"
-    insert_new: str = "INSERT INTO {table} ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
     drop_temporary: str = "DROP TABLE {table}"
     widen: str = ""
     relax: str = ""
@@ -66,6 +64,11 @@ class Session(ABC):
     @abstractmethod
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
         """Returns the number of affected rows; ``parameters`` replace the dialect's ``marker``."""
+
+    def insert_new(self, insert: str, row: Sequence[Any]) -> bool:
+        """Runs ``insert``, an INSERT of one row; False if its key is taken, or a trigger has left it out. Waits for a
+        transaction that is about to take the key."""
+        return self.execute(f"{insert} ON CONFLICT DO NOTHING", row) > 0
 
     def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """Runs ``statement`` once for each row of parameters; overridden where the driver can send them together."""

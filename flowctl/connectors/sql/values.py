@@ -176,8 +176,11 @@ def order_key(kind: DataType, value: Any) -> int | str | None:
     if value is None:
         return None
     if isinstance(kind, Decimal):
-        exact = _WIDE.create_decimal(str(value))
-        return f"{int(exact.scaleb(kind.scale, _WIDE)) + 10**38:039d}"
+        try:
+            exact = _WIDE.create_decimal(str(value))
+            return f"{int(exact.scaleb(kind.scale, _WIDE)) + 10**38:039d}"
+        except ArithmeticError as error:  # no number, an infinite one, or one that no decimal comes near
+            raise ValueError(f"not {kind}") from error
     at = dt.datetime.fromisoformat(value)
     return ((at if at.tzinfo else at.replace(tzinfo=dt.UTC)) - _EPOCH) // _MICROSECOND
 

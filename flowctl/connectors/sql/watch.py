@@ -9,6 +9,7 @@ another connection; any answer, even a refusal, shows that it is alive.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import threading
@@ -16,32 +17,42 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from flowctl.connectors.sql import timeouts
 from flowctl.connectors.sql.waiting import interruptible
+from flowctl.redaction import REDACTOR
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger("flowctl.watch")
 
 
 @dataclass(frozen=True)
 class Line:
     """One open connection, as its driver knows it. ``server`` is equal for connections to the same one; ``answers``
-    probes it over another connection. ``cancel`` requests cancellation of the running statement."""
+    probes it over another connection. ``cancel`` requests cancellation of the running statement. ``fileno`` is the
+    socket's, None if the connection is closed already."""
 
     server: str
     is_busy: Callable[[], bool]
     cancel: Callable[[], None]
-    fileno: Callable[[], int]
+    fileno: Callable[[], int | None]
     answers: Callable[[], bool]
 
 
 @dataclass
 class Watched:
-    """``given_up`` is why the connection was closed under its owner, as error text."""
+    """``given_up`` is why the connection was closed under its owner, as error text. ``is_unwatched``: whether its
+    watching has failed, which is logged once."""
 
     line: Line
     given_up: str = ""
     busy_since: float | None = None
     unanswered: int = 0
     seen_busy: int = 0
+    is_unwatched: bool = False
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def interrupt(self) -> None:
@@ -58,7 +69,10 @@ class Watched:
 
     def cut(self) -> None:
         """Ends the call in progress like a lost connection. The descriptor is left for the driver to close."""
-        with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(self.line.fileno())) as other:
+        number = self.line.fileno()
+        if number is None:
+            return
+        with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(number)) as other:
             other.shutdown(socket.SHUT_RDWR)
 
     def look(self, now: float) -> bool:
@@ -103,7 +117,7 @@ class _Watch:
     def add(self, one: Watched) -> None:
         with self._lock:
             self._watched.append(one)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="flowctl-watch", daemon=True)
                 self._thread.start()
 
@@ -122,12 +136,26 @@ class _Watch:
             now = time.monotonic()
             doubtful: dict[str, list[Watched]] = {}
             for one in open_now:
-                if one.look(now):
+                if _guarded(one, partial(one.look, now)):
                     doubtful.setdefault(one.line.server, []).append(one)
             for waiting in doubtful.values():
-                is_alive = waiting[0].line.answers()
+                is_alive = _guarded(waiting[0], waiting[0].line.answers)
+                if is_alive is None:
+                    continue
                 for one in waiting:
-                    one.answered(is_alive)
+                    _guarded(one, partial(one.answered, is_alive))
+
+
+def _guarded(one: Watched, step: Callable[[], T]) -> T | None:
+    """The result of a step of watching ``one``. An error, which is then None, must not end the watching of others."""
+    try:
+        return step()
+    except Exception as error:  # noqa: BLE001 - whatever a driver raises
+        if not one.is_unwatched:
+            one.is_unwatched = True
+            cause = REDACTOR.redact(f"{type(error).__name__}: {error}")
+            _LOG.warning("a connection cannot be watched, and may wait for a server that has stopped: %s", cause)
+        return None
 
 
 _WATCH = _Watch()

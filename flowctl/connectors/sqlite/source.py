@@ -29,7 +29,7 @@ from flowctl.connectors.sqlite.database import open_database, quoted, readers_of
 from flowctl.connectors.survey import Details
 from flowctl.errors import TableError
 from flowctl.model import types
-from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.model.value import TypedValue
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Rows per Arrow batch: few enough that their Python values stay in the processor's cache.
 _BATCH_ROWS = 10_000
+#: What SQLite says of an error of ``flowctl_order``, whatever it was.
+_ORDER_REFUSED = "user-defined function raised exception"
 
 
 @dataclass(frozen=True)
@@ -90,17 +92,12 @@ class SqliteSource(FileSource[sqlite3.Connection]):
         return catalog.relation_columns(connection, relation)
 
     def high_watermark(self, connection: sqlite3.Connection, request: WatermarkRequest) -> HighWatermark:
-        comparisons, cursor = SqliteComparisons(), request.cursor
-        if cursor is not None:
-            prepare(connection, cursor)
+        """A failure stops this table only."""
         try:
-            values = watermark_values(comparisons, request, cursor)
-            row = connection.execute(f"SELECT {values.sql}", values.parameters).fetchone()
-            return read_watermark(request, row, comparisons.now, _exact_value)
-        except (sqlite3.OperationalError, Misfit) as error:
-            if cursor is None:
-                raise
-            raise _misfit(connection, request.relation, cursor) from error
+            with translated(self.path):
+                return _watermark(connection, request)
+        except TableError as error:
+            return HighWatermark(None, RowEstimate(), failure=error)
 
 
 @dataclass(frozen=True)
@@ -123,6 +120,20 @@ class SqliteCapture(RowsCapture):
             return to_arrow(values, column.type)
         except Misfit as error:
             raise _misfit(self.connection, self.relation, column) from error
+
+
+def _watermark(connection: sqlite3.Connection, request: WatermarkRequest) -> HighWatermark:
+    comparisons, cursor = SqliteComparisons(), request.cursor
+    if cursor is not None:
+        prepare(connection, cursor)
+    try:
+        values = watermark_values(comparisons, request, cursor)
+        row = connection.execute(f"SELECT {values.sql}", values.parameters).fetchone()
+        return read_watermark(request, row, comparisons.now, _exact_value)
+    except (sqlite3.OperationalError, Misfit) as error:
+        if cursor is None or not (isinstance(error, Misfit) or _ORDER_REFUSED in str(error)):
+            raise
+        raise _misfit(connection, request.relation, cursor) from error
 
 
 def _exact_value(cursor: Column, stored: Any) -> TypedValue:

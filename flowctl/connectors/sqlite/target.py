@@ -54,8 +54,8 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
         with opened as connection, translated(self.path):
             yield SqliteSession(connection, self.inode if access != "none" else "", readers_of(self.path))
 
-    def why_unwritable(self, object: ObjectName) -> TableError | None:
-        return self._refused() or super().why_unwritable(object)
+    def why_unwritable(self, object: ObjectName, mode: Mode) -> TableError | None:
+        return self._refused() or super().why_unwritable(object, mode)
 
     def _refused(self) -> TableError | None:
         if why := self.location.why_read_only:

@@ -248,12 +248,12 @@ def test_other_engines_and_views_are_no_targets(place: Place, script: Script) ->
 
 @pytest.mark.full
 def test_why_nothing_can_be_written(place: Place, mariadb_server: mariadb.Server) -> None:
-    assert place.target.why_unwritable(ObjectName(("t",))) is None
-    missing = place.target.why_unwritable(ObjectName(("no such", "t")))
+    assert place.target.why_unwritable(ObjectName(("t",)), "append") is None
+    missing = place.target.why_unwritable(ObjectName(("no such", "t")), "append")
     assert missing is not None and "there is no database no such" in missing.message
     mariadb_server.administer("SET GLOBAL read_only = ON")
     try:
-        read_only = place.target.why_unwritable(ObjectName(("t",)))
+        read_only = place.target.why_unwritable(ObjectName(("t",)), "append")
     finally:
         mariadb_server.administer("SET GLOBAL read_only = OFF")
     assert read_only is not None and "read-only" in read_only.message
@@ -271,7 +271,7 @@ def test_a_server_with_a_binary_log(writer: Writer, format: str, scratch: Buffer
             "mysql", {"url": url}, target, ObjectName(("t",)), lambda _: mysql_rows(url, "SELECT * FROM t"), print
         )
         there = Writer(writer.spark, place, in_memory=True)
-        why = target.why_unwritable(ObjectName(("t",)))
+        why = target.why_unwritable(ObjectName(("t",)), "append")
         if format == "STATEMENT":
             assert why is not None and "binlog_format" in why.hint
             with pytest.raises(TableError, match="BINLOG_FORMAT = STATEMENT"):

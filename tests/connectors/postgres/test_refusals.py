@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import psycopg
 import pytest
@@ -58,7 +58,7 @@ def test_a_target_that_this_user_may_not_write_says_which_right_is_missing(
     with psycopg.connect(database.info.dsn, password=database.info.password, autocommit=True) as reader:
         reader.execute("SET ROLE reader")
         for parts in (("closed", "t"), ("nowhere", "t"), ("open", "ours"), ("open", "t")):
-            refused[parts] = why_unwritable(reader, ObjectName(parts))
+            refused[parts] = why_unwritable(reader, ObjectName(parts), "append")
     hints = {parts: error.hint if error else None for parts, error in refused.items()}
     assert hints == {
         ("closed", "t"): "GRANT USAGE, CREATE ON SCHEMA closed TO reader",
@@ -67,7 +67,27 @@ def test_a_target_that_this_user_may_not_write_says_which_right_is_missing(
         ("open", "t"): None,
     }
     database.execute("DROP SCHEMA open, closed CASCADE; DROP ROLE reader")
-    assert postgres.target is not None and postgres.target.why_unwritable(ObjectName(("public", "t"))) is None
+    assert postgres.target is not None and postgres.target.why_unwritable(ObjectName(("public", "t")), "merge") is None
+
+
+def test_rights_are_asked_where_the_table_is_and_where_tables_are_created(database: psycopg.Connection[Any]) -> None:
+    """They may be two schemas of the search path. A merge updates rows, too."""
+    database.execute(
+        "DROP ROLE IF EXISTS writer; CREATE ROLE writer; CREATE SCHEMA a; CREATE SCHEMA b;"
+        "GRANT USAGE ON SCHEMA a, b TO writer; CREATE TABLE b.t (id int); GRANT SELECT, INSERT, DELETE ON b.t TO writer"
+    )
+    t, hints = ObjectName(("t",)), []
+    try:
+        for granted in ("CREATE ON SCHEMA b", "CREATE ON SCHEMA a", "UPDATE ON b.t"):
+            database.execute(f"GRANT {granted} TO writer".encode())
+            with psycopg.connect(database.info.dsn, password=database.info.password, autocommit=True) as writer:
+                writer.execute("SET ROLE writer; SET search_path = a, b")
+                found = [why_unwritable(writer, t, mode) for mode in get_args(Mode)]
+            hints.append({error.hint if error else None for error in found})
+    finally:
+        database.execute("DROP SCHEMA a, b CASCADE; DROP ROLE writer")
+    rows = "GRANT SELECT, INSERT, UPDATE, DELETE ON t TO writer"
+    assert hints == [{"GRANT USAGE, CREATE ON SCHEMA a TO writer"}, {None, rows}, {None}]
 
 
 @pytest.mark.parametrize("path", ["''", "nowhere"])

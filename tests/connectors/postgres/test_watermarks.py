@@ -14,8 +14,10 @@ from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres.conditions import _local
 from flowctl.connectors.source import HighWatermark, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import earliest_local
+from flowctl.model import types
 from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import ObjectName
+from flowctl.model.value import TypedValue
 from tests.connectors.reading import describe, table
 
 
@@ -46,6 +48,25 @@ def test_delay_counts_in_the_databases_own_zone_unless_the_spec_names_one(
     assert (own.zone, named.zone) == (zone, "")
     (unknown,) = watermarks(postgres, relation, request(relation, delay=3600, zone="Europe/Nowhere"))
     assert "Nowhere" in str(unknown.failure)
+
+
+def test_a_table_that_fails_leaves_the_others_what_is_known_of_them(
+    database: psycopg.Connection[Any], postgres: Connector, postgres_database: str
+) -> None:
+    database.execute(f"ALTER DATABASE {database.info.dbname} SET timezone TO 'Asia/Tokyo'")
+    database.execute("CREATE TABLE t (at timestamp); INSERT INTO t SELECT '2026-01-01' FROM generate_series(1, 5000)")
+    database.execute("ANALYZE t; SELECT pg_stat_force_next_flush()")
+    healthy, lower = table("public", "t"), TypedValue(types.TIMESTAMP_NTZ, dt.datetime(2025, 1, 1))
+    asked = request(healthy, count_writers=True, delay=3600, lower=lower)
+    broken = replace(asked, relation=replace(healthy, where="no_such_column = 1"))
+    with psycopg.connect(postgres_database) as other:
+        other.execute("INSERT INTO t VALUES (now())")
+        (alone,) = watermarks(postgres, healthy, asked)
+        beside, failed = watermarks(postgres, healthy, asked, broken)
+    assert "no_such_column" in str(failed.failure)
+    assert replace(beside, clock=None) == replace(alone, clock=None)
+    assert (beside.writers, beside.zone, beside.rows.method) == (1, "Asia/Tokyo", "stats")
+    assert 4_000 < (beside.rows.value or 0) < 12_000
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flowctl.connectors.sql.values import Misfit, to_arrow
+from flowctl.connectors.sql.values import Misfit, order_key, to_arrow
 from flowctl.model.types import Decimal
 
 KIND = Decimal(38, 9)
@@ -31,6 +31,12 @@ def test_decimals_are_exact_whatever_they_are_stored_as(stored: list[Any]) -> No
             to_arrow(stored, KIND)
     else:
         assert to_arrow(stored, KIND).to_pylist() == expected
+
+
+@pytest.mark.parametrize("stored", ["x", "", "inf", "nan", "1e999999999999999999", "1e999990", b"1"])
+def test_what_has_no_place_in_an_order_is_a_value_error(stored: Any) -> None:
+    with pytest.raises(ValueError):
+        order_key(KIND, stored)
 
 
 NOT_A_DECIMAL = object()

@@ -9,7 +9,7 @@ import pytest
 
 from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
 from flowctl.connectors.sqlite.source import SqliteSource
-from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.errors import StoppedByPolicy
 from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition
 from flowctl.spec.secrets import Revealed
@@ -85,8 +85,8 @@ def test_a_cursor_that_is_gone_has_no_watermark(database: sqlite3.Connection, so
     database.executescript("CREATE TABLE t (id INTEGER, at TEXT); INSERT INTO t VALUES (1, 'x')")
     info = describe(source, table("t"))
     database.execute("ALTER TABLE t RENAME COLUMN at TO since")
-    with pytest.raises(TableError, match="no such column: at"):
-        source.high_watermarks({"t": WatermarkRequest(table("t"), info, info.columns[1])})
+    found = source.high_watermarks({"t": WatermarkRequest(table("t"), info, info.columns[1])})
+    assert "no such column: at" in str(found["t"].failure)
 
 
 def test_a_file_at_another_path_is_another_system_and_a_link_is_a_path(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_a_folder_that_cannot_be_written(wal: Path) -> None:
         with pytest.raises(TableError, match=f"WAL mode.*: {lonely}-wal cannot be written") as raised:
             connector.source.describe([table("t")])
         assert "immutable" not in (raised.value.hint or "")
-        assert connector.target.why_unwritable(ObjectName(("t",))) is not None
+        assert connector.target.why_unwritable(ObjectName(("t",)), "append") is not None
 
 
 def test_with_the_index_of_the_log_no_right_to_write_is_needed(wal: Path) -> None:

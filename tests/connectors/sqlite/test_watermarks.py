@@ -12,6 +12,7 @@ import pytest
 
 from flowctl.connectors.source import WatermarkRequest
 from flowctl.connectors.sql.conditions import earliest_local
+from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition
 from flowctl.model.value import from_text
@@ -76,6 +77,25 @@ def test_what_delay_keeps_out_is_not_counted_for_append_and_is_no_empty_table(
     )
     assert [watermarks[name].rows.value for name in ("append", "merge", "young")] == [1, 2, 0]
     assert (watermarks["append"].has_younger, watermarks["young"].has_younger) == (False, True)
+
+
+def test_a_query_that_fails_stops_its_own_table_only_and_is_no_misfit(
+    database: sqlite3.Connection, source: Any
+) -> None:
+    database.executescript("CREATE TABLE t (at TIMESTAMP); INSERT INTO t VALUES ('2026-01-01 00:00:00')")
+    database.executescript("CREATE VIEW v AS SELECT * FROM t")
+    info = describe(source, table("v"))
+    given = {"info": replace(info, columns=()), "cursor": replace(info.columns[0], type=types.TIMESTAMP_NTZ)}
+    requests = {
+        "broken": WatermarkRequest(table("v", where="no_such_column = 1"), **given),
+        "without": WatermarkRequest(table("v", where="no_such_column = 1"), info, estimate="count"),
+        "healthy": WatermarkRequest(table("v"), **given),
+    }
+    found = source.high_watermarks(requests)
+    assert found["healthy"].failure is None and found["healthy"].position is not None
+    assert {str(found[name].failure) for name in ("broken", "without")} == {
+        "SQLite says: no such column: no_such_column"
+    }
 
 
 def test_delay_counts_in_the_zone_of_a_local_time(database: sqlite3.Connection, source: Any) -> None:

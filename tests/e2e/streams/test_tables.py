@@ -76,6 +76,19 @@ def test_unselected_tables_catch_up(tmp_path: Path, source_url: str) -> None:
 
 
 @pytest.mark.full
+def test_a_key_that_includes_another_column(tmp_path: Path, postgres_database: str) -> None:
+    """The included column changes: it is no part of the key by which the target's row is found."""
+    execute(postgres_database, "CREATE TABLE one (id int, value text, PRIMARY KEY (id) INCLUDE (value))")
+    insert(postgres_database, 1, ["one"])
+    insert(postgres_database, 2, ["one"])
+    flow = write_flow(tmp_path, postgres_database, [], ONE)
+    flow.apply()
+    execute(postgres_database, "UPDATE one SET value = 'new' WHERE id = 1", "DELETE FROM one WHERE id = 2")
+    flow.apply()
+    must_have_all(postgres_database, tmp_path, ["one"])
+
+
+@pytest.mark.full
 def test_a_stopped_table_holds_the_others(tmp_path: Path, postgres_database: str) -> None:
     flow = begun(tmp_path, postgres_database)
     insert(postgres_database, 2)

@@ -200,14 +200,13 @@ def _facts(connection: psycopg.Connection[Any], infos: Mapping[ObjectName, Table
     }
 
 
-_FACTS = """
+_FACTS = f"""
     SELECT c.oid::bigint, s.nspname, c.relname, c.relkind::text, c.relpersistence = 'p', c.relreplident::text,
         CASE c.relreplident
             WHEN 'f' THEN (SELECT array_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
                            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
             WHEN 'n' THEN NULL
-            ELSE (SELECT array_agg(a.attname ORDER BY array_position(i.indkey::int2[], a.attnum))
-                  FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey::int2[])
+            ELSE (SELECT {catalog.INDEX_KEY} FROM pg_index i
                   WHERE i.indrelid = c.oid
                     AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END)
         END,
