@@ -8,7 +8,7 @@ from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic
 from flowctl.engine.session import SAIL
 from flowctl.spec.spec import Spec
-from flowctl.spec.suggest import did_you_mean
+from flowctl.spec.suggest import nearest
 from flowctl.storage.stores import by_scheme
 from flowctl.storage.urls import scheme
 
@@ -35,8 +35,10 @@ def _check_url(spec: Spec, path: str, url: str) -> Iterator[Diagnostic]:
     name, _, rest = url.partition("://")
     store = by_scheme().get(name)
     if store is None:
-        usual = [scheme for scheme, store in by_scheme().items() if scheme == store.schemes[0]]
-        hint = did_you_mean(name, tuple(by_scheme()), f"There are: {', '.join(usual)}")
+        usual = [
+            scheme for scheme, store in by_scheme().items() if scheme == store.schemes[0] and not store.is_of_process
+        ]
+        hint = nearest(name, tuple(by_scheme()), f"Use one of: {', '.join(usual)}")
         yield Diagnostic(f"`{label}`: there is no storage `{name}://`", hint, spec.marks.get(path), "unknown-storage")
     elif store.is_of_process:
         what = f"`{label}`: {name}:// is {store.place}, which ends with each run"

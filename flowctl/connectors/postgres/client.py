@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT, REFERRED_TO
 from flowctl.connectors.sql.watch import Line, watched
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.spec import urls
+from flowctl.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
     import psycopg
@@ -195,12 +196,15 @@ def client(options: Mapping[str, Any]) -> Client:
     url = str(options.get("url", ""))
     if url and (flaw := urls.flaw(url)):
         raise TableError(f"the connection's url cannot be read: {flaw}", hint=_URL_HINT)
+    more = options.get("options", {})
+    _require_known([name for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)], "in the url")
+    _require_known(more, "in `options`")
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     except psycopg.ProgrammingError:  # its text repeats what may be a password
         raise TableError("the connection's url is not a PostgreSQL URL", hint=_URL_HINT) from None
     parts["database"] = parts.pop("dbname", "")
-    parts |= {name: str(value) for name, value in options.get("options", {}).items()}
+    parts |= {name: str(value) for name, value in more.items()}
     parts |= {name: str(options[name]) for name in _OWN_OPTIONS if options.get(name) is not None}
     host = parts.pop("host", "localhost")
     if host.startswith("/") or "," in host:
@@ -217,6 +221,19 @@ def client(options: Mapping[str, Any]) -> Client:
         password=parts.pop("password", None),
         parameters=parts,
     )
+
+
+def _require_known(names: Iterable[str], where: str) -> None:
+    """Raises :class:`TableError` for the first that libpq does not know."""
+    from psycopg.pq import Conninfo
+
+    known = [option.keyword.decode() for option in Conninfo.get_defaults()]
+    for name in names:
+        if name not in known:
+            raise TableError(
+                f"PostgreSQL has no connection parameter `{name}`, which is {where} of the connection",
+                hint=did_you_mean(name, known, "Correct or remove it; there are: "),
+            )
 
 
 _URL_HINT = "Write postgresql://user:${secret:env:NAME}@host:5432/database"

@@ -31,6 +31,13 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
     return Table(f"s3://{bucket}/files", {f"s3://{bucket}": dict(server.storage())})
 
 
+def test_a_bucket_that_does_not_exist_is_named_with_the_next_step(s3_server: S3Server) -> None:
+    table = Table("s3://no-such-bucket/files", {"s3://no-such-bucket": dict(s3_server.storage())})
+    with pytest.raises(TableError, match="there is no bucket no-such-bucket") as caught:
+        table.write([row(1)], 1)
+    assert caught.value.hint == "Create it, or correct the URL"
+
+
 #: On S3, in the long matrices only.
 S3_IN_FULL = pytest.mark.parametrize("table", ["disk", pytest.param("s3", marks=pytest.mark.full)], indirect=True)
 

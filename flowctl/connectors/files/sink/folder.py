@@ -24,6 +24,8 @@ from flowctl.errors import AbortRun, AccessDenied, TableError, TransientError
 from flowctl.storage import access
 from flowctl.storage.blobs import BlobStore
 from flowctl.storage.durable import make_folder, sync_folder
+from flowctl.storage.objects import is_missing
+from flowctl.storage.options import store_of
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -183,6 +185,16 @@ class TableFolder:
         paths = (str(path).rstrip("/") for path in found)
         return [path.rpartition("/")[2] for path in paths if path != place]  # a store may list the folder itself
 
+    def _missing_bucket(self) -> str:
+        """That the store has no such bucket; empty if it may have it."""
+        if self.root.is_local:
+            return ""
+        name = self.file_system_root[1].partition("/")[0]
+        try:
+            return "" if self.file_system.exists(name) else f"there is no {store_of(self.root.url).bucket} {name}"
+        except Exception:  # noqa: BLE001 - the first error is reported
+            return ""
+
     @contextmanager
     def own_errors(self) -> Iterator[None]:
         """A store that does not answer is the table's problem, not the run's."""
@@ -193,6 +205,8 @@ class TableFolder:
         except OSError as error:
             if refusal := access.refused_access(error):
                 raise AccessDenied(f"{self.root.url} refuses access: {refusal}", hint=access.HINT) from error
+            if is_missing(error) and (missing := self._missing_bucket()):
+                raise TableError(f"{self.root.url}: {missing}", hint="Create it, or correct the URL") from error
             if self.root.is_local:
                 what = f"{error.filename or self.root.url} cannot be used: {error.strerror or error}"
                 raise TableError(what, hint="Check permissions and free space") from error

@@ -1,0 +1,36 @@
+"""What a connection's options say of the server, checked before it is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowctl.connectors.postgres.client import client
+from flowctl.errors import TableError
+
+URL = "postgresql://etl:hunter2@db.example/shop"
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        (
+            {"url": URL, "options": {"conect_timeout": "5"}},
+            "PostgreSQL has no connection parameter `conect_timeout`, which is in `options` of the connection",
+            "Did you mean `connect_timeout`?",
+        ),
+        (
+            {"url": f"{URL}?ssl_mode=require"},
+            "PostgreSQL has no connection parameter `ssl_mode`, which is in the url of the connection",
+            "Did you mean `sslmode`?",
+        ),
+    ],
+)
+def test_a_parameter_that_the_library_does_not_know(options: dict[str, object], message: str, hint: str) -> None:
+    with pytest.raises(TableError) as caught:
+        client(options)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_parameters_of_the_url_and_the_options() -> None:
+    made = client({"url": f"{URL}?sslmode=require", "options": {"connect_timeout": "5"}})
+    assert dict(made.parameters) == {"sslmode": "require", "connect_timeout": "5"}
