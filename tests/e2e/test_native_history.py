@@ -37,7 +37,8 @@ def test_a_history_by_keys_of_the_sources_own_types(
         flow.write(SPEC.format(source=hidden[0], target=hidden[1]))
         source.execute("CREATE TABLE owned (id uuid, n numeric, i inet, t interval, note text, PRIMARY KEY (id, n, i))")
         source.execute(
-            "INSERT INTO owned SELECT gen_random_uuid(), n, '10.0.0.1', '1 day', 'first' FROM generate_series(1, 3) AS n"
+            "INSERT INTO owned SELECT gen_random_uuid(), n, '10.0.0.1', '1 day', 'first'"
+            " FROM generate_series(1, 3) AS n"
         )
         flow.apply()
         source.execute("UPDATE owned SET note = 'second', t = '24 hours' WHERE n = 2")
