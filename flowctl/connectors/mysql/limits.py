@@ -7,6 +7,7 @@ import re
 
 from flowctl.connectors.mysql.columns import quoted
 from flowctl.connectors.mysql.session import MysqlSession
+from flowctl.connectors.mysql.types import split_comment
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import StoppedByPolicy, TableError
@@ -52,7 +53,7 @@ def _require_planned(job: WriteJob, column: Column, planned: Column) -> None:
 
 def _test(column: Column) -> str | None:
     """Whether a value, which is not null, stays as it is; None if every value does, or is refused by the server."""
-    name, found = quoted(column.name), _SHAPE.fullmatch(column.native.partition(" comment ")[0])
+    name, found = quoted(column.name), _SHAPE.fullmatch(split_comment(column.native)[0])
     kind, arguments = (found[1].lower(), found[2] or "") if found else ("", "")
     _, _, scale = arguments.partition(",")
     match kind:

@@ -175,6 +175,7 @@ LIMITED = {
     "CHAR(4)": (types.STRING, "a b", "a "),
     "VARCHAR(4)": (types.STRING, "abc ", "abcd "),
     "ENUM('large','a''b')": (types.STRING, "a'b", "LARGE"),
+    "ENUM('no comment yet','seen')": (types.STRING, "no comment yet", "no comment YET"),
     "BINARY(3)": (types.BINARY, b"\0\1\2", b"\0\1"),
     "YEAR": (types.INT16, 1970, 70),
     "DOUBLE(8,2)": (types.DOUBLE, 0.25, 0.255),
