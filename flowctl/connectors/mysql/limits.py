@@ -1,5 +1,6 @@
 """Columns of somebody else's table whose types change values without an error, even in strict mode: fractions are
-rounded, trailing blanks are cut off, bytes are padded, and the members of an ENUM are found whatever their case is."""
+rounded, trailing blanks are cut off, bytes are padded, the members of an ENUM are found whatever their case is, and
+those of a SET are put into the order of its type."""
 
 from __future__ import annotations
 
@@ -65,6 +66,8 @@ def _test(column: Column) -> str | None:
             return f"CHAR_LENGTH({name}) <= {arguments}"
         case "enum":
             return f"{name} IN ({arguments})"
+        case "set":
+            return f"{name} = CONCAT_WS(',', {', '.join(_if_in(member, name) for member in arguments.split(','))})"
         case "binary":
             return f"LENGTH({name}) = {arguments or 1}"
         case "year":
@@ -75,3 +78,8 @@ def _test(column: Column) -> str | None:
             return f"{name} REGEXP '^[-+]?[0-9]*([.][0-9]{{0,{scale or 0}}}0*)?$'"
         case _:
             return None
+
+
+def _if_in(member: str, name: str) -> str:
+    """``member``, a literal, if the set has it as it is written: no member has a comma."""
+    return f"IF(FIND_IN_SET({member}, {name}), {member}, NULL)"
