@@ -83,6 +83,14 @@ def test_domains_of_mariadb_add_up_and_numbers_do_not_go_back() -> None:
         there.order_of(events.Gtid(20, domain=0))
 
 
+def test_times_within_a_second_follow_from_the_place() -> None:
+    """They grow, never reach the next second, and are never those of a snapshot, which is a whole second."""
+    gtids, files = progress("0-1-10", is_mariadb=True), progress("binlog.000007:4", is_mariadb=True)
+    assert [gtids.microsecond(order) for order in (0, 1, 999_998, 999_999)] == [1, 2, 999_999, 1]
+    offsets = (4, 4295, 1 << 30, (1 << 32) - 1)
+    assert [files.microsecond(binlog.file_order(7, at)) for at in offsets] == [1, 2, 249_999, 999_993]
+
+
 def test_a_gtid_event_of_mysql() -> None:
     """Its fields as MySQL's `control_events.h` documents them."""
     source, at = bytes.fromhex(A.replace("-", "")), 1_700_000_000_123_456

@@ -166,7 +166,7 @@ class Reader:
     def _begin(self, event: Event, gtid: Gtid, *, has_begun: bool) -> None:
         self._gtid, self._server, self._has_begun, self._is_sent = gtid, event.server, has_begun, False
         order = self.progress.order_of(gtid)
-        self._at = gtid.at or event.at * _SECOND + order % _SECOND
+        self._at = gtid.at or event.at * _SECOND + self.progress.microsecond(order)
 
     def _commit(self, event: Event) -> None:
         gtid = self._gtid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -110,6 +111,28 @@ def test_a_capture_continues_where_a_batch_has_ended(begun: Captured, script: Sc
     orders = [order_of(position) for position in positions]
     assert orders == sorted(orders)
     assert [place_from_text(str(position)) for position in positions] == positions
+
+
+def test_commits_of_one_second_have_an_order_that_a_second_reading_repeats(begun: Captured, script: Script) -> None:
+    """More than 1 MB of log in one second, the second before it, and a new file; landed at once, and one by one."""
+    second, commits = 2_000_000_000, 20  # behind the moment's own time
+    for number in range(commits):
+        script(
+            f"SET timestamp = {second - (number == 4)}; REPLACE INTO one VALUES (1, REPEAT('x', 60000 + {number}));"
+            + ("FLUSH BINARY LOGS" if number == 15 else "")
+        )
+    copied = begun.folder / "copied"
+    shutil.copytree(begun.folder / "state", copied / "state")
+    begun.capture()
+    again = replace(begun, folder=copied)
+    again.capture(BatchLimits(1, 10**9))
+    read = [one.changes(ID, ["id"], ONE).rows for one in (begun, again)]
+    assert read[0] == read[1]
+    inserted = [row for row in read[0].to_pylist() if row["_flowctl_op"] != Op.DELETE]
+    times = [row["_flowctl_event_at"] for row in inserted]
+    assert len(set(times)) == commits and times == sorted(times)
+    seconds = [int(row["_flowctl_committed_at"].timestamp()) for row in inserted]
+    assert seconds == [second - (number == 4) for number in range(commits)]
 
 
 def test_a_row_in_a_compressed_event(begun: Captured, script: Script) -> None:
