@@ -65,7 +65,9 @@ class CaptureSink(ABC):
 
 
 class RowBuilder:
-    """Collects rows as they arrive. Not thread-safe."""
+    """Collects rows as they arrive. Not thread-safe. ``event_at`` is the last transaction's; it is set to continue what
+    has landed before. Each transaction gets a later one, whatever the source's clock says: of versions with the same
+    time, a history keeps the last one only."""
 
     def __init__(self) -> None:
         self._shapes: list[int] = []
@@ -86,7 +88,7 @@ class RowBuilder:
         return len(self._data)
 
     def begin(self, lsn: int, at: int, xid: int) -> None:
-        self.event_at = max(self.event_at, at)
+        self.event_at = max(self.event_at + 1, at)
         if self._transactions and self._transactions[-1][0] == len(self._shapes):
             self._transactions.pop()  # nothing in it concerned this stream: there may be millions before the next row
         self._transactions.append((len(self._shapes), 0, lsn, at, self.event_at, xid))

@@ -3,8 +3,9 @@
 A row is one change of one row of a table, or one of a whole table: its TRUNCATE, or its replacement by rows that the
 source's log does not have. ``shape`` numbers the tables' descriptions within
 a batch; its manifest resolves the numbers. ``lsn`` orders transactions and ``ordinal`` the changes within one.
-``committed_at`` is the source's clock at the commit, ``event_at`` the greatest of these so far, because clocks are set
-back. ``data`` is the change as the source sent it: only the connector that captured it reads it.
+``committed_at`` is the source's clock at the commit. ``event_at`` is the same, or a microsecond after the transaction
+before, if it would not be later: clocks are set back, and some are coarse. ``data`` is the change as the source sent
+it: only the connector that captured it reads it.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "3e11fa47-71ca-11e1-9e33-c80aa942
         ("0-1-42,1-7-8", 50),
         (f"{A}:1-5", 5),
         (f"{A}:1-5:7,{B}:1", 7),
+        ("12345678-1234-11ef-9e33-c80aa9429562:1-5", 5),  # begins like a GTID of MariaDB
         ("binlog.000007:1184", 7 << 32 | 1184),
         ("my-bin.log.1234567:4", 1234567 << 32 | 4),
         ("@123", 123),
@@ -80,6 +81,14 @@ def test_domains_of_mariadb_add_up_and_numbers_do_not_go_back() -> None:
     assert there.order == binlog.order_of(there.place) == 24
     with pytest.raises(StoppedByPolicy, match="not in the order of its GTIDs"):
         there.order_of(events.Gtid(20, domain=0))
+
+
+def test_times_within_a_second_follow_from_the_place() -> None:
+    """They grow, never reach the next second, and are never those of a snapshot, which is a whole second."""
+    gtids, files = progress("0-1-10", is_mariadb=True), progress("binlog.000007:4", is_mariadb=True)
+    assert [gtids.microsecond(order) for order in (0, 1, 999_998, 999_999)] == [1, 2, 999_999, 1]
+    offsets = (4, 4295, 1 << 30, (1 << 32) - 1)
+    assert [files.microsecond(binlog.file_order(7, at)) for at in offsets] == [1, 2, 249_999, 999_993]
 
 
 def test_a_gtid_event_of_mysql() -> None:

@@ -11,7 +11,14 @@ from typing import Any
 
 from flowctl.connectors.mysql.client import MARKER, MysqlConnection
 from flowctl.connectors.mysql.conditions import MysqlComparisons
-from flowctl.connectors.mysql.types import data_type, is_plain_text, native_of_field, native_type, note_of
+from flowctl.connectors.mysql.types import (
+    data_type,
+    is_plain_text,
+    native_of_field,
+    native_type,
+    note_of,
+    split_comment,
+)
 from flowctl.connectors.source import Relation
 from flowctl.connectors.sql.creator import creator_in
 from flowctl.connectors.target import Fill
@@ -203,7 +210,7 @@ def _fill(row: Mapping[str, Any]) -> Fill | None:
 def _ending(row: Mapping[str, Any]) -> str | None:
     """What follows the type of a column that is declared again, which MySQL requires for every change of it: the
     character set of a text. None for a column with more than that, such as a default, which it would lose."""
-    is_plain = not _fill(row) and not row["extra"] and row["comment"] in ("", row["native"].partition(" comment ")[2])
+    is_plain = not _fill(row) and not row["extra"] and row["comment"] in ("", split_comment(row["native"])[1])
     return str(row["texts"]) if is_plain else None
 
 

@@ -1,5 +1,6 @@
 """Columns of somebody else's table whose types change values without an error, even in strict mode: fractions are
-rounded, trailing blanks are cut off, bytes are padded, and the members of an ENUM are found whatever their case is."""
+rounded, trailing blanks are cut off, bytes are padded, the members of an ENUM are found whatever their case is, and
+those of a SET are put into the order of its type."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import re
 
 from flowctl.connectors.mysql.columns import quoted
 from flowctl.connectors.mysql.session import MysqlSession
+from flowctl.connectors.mysql.types import split_comment
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import StoppedByPolicy, TableError
@@ -52,7 +54,7 @@ def _require_planned(job: WriteJob, column: Column, planned: Column) -> None:
 
 def _test(column: Column) -> str | None:
     """Whether a value, which is not null, stays as it is; None if every value does, or is refused by the server."""
-    name, found = quoted(column.name), _SHAPE.fullmatch(column.native.partition(" comment ")[0])
+    name, found = quoted(column.name), _SHAPE.fullmatch(split_comment(column.native)[0])
     kind, arguments = (found[1].lower(), found[2] or "") if found else ("", "")
     _, _, scale = arguments.partition(",")
     match kind:
@@ -64,6 +66,8 @@ def _test(column: Column) -> str | None:
             return f"CHAR_LENGTH({name}) <= {arguments}"
         case "enum":
             return f"{name} IN ({arguments})"
+        case "set":
+            return f"{name} = CONCAT_WS(',', {', '.join(_if_in(member, name) for member in arguments.split(','))})"
         case "binary":
             return f"LENGTH({name}) = {arguments or 1}"
         case "year":
@@ -74,3 +78,8 @@ def _test(column: Column) -> str | None:
             return f"{name} REGEXP '^[-+]?[0-9]*([.][0-9]{{0,{scale or 0}}}0*)?$'"
         case _:
             return None
+
+
+def _if_in(member: str, name: str) -> str:
+    """``member``, a literal, if the set has it as it is written: no member has a comma."""
+    return f"IF(FIND_IN_SET({member}, {name}), {member}, NULL)"

@@ -21,6 +21,7 @@ from flowctl.connectors.mysql.client import Client
 from flowctl.connectors.mysql.loading import load, staging_table
 from flowctl.connectors.mysql.session import MYSQL, MysqlSession, dialect_of
 from flowctl.connectors.mysql.source import MysqlSource
+from flowctl.connectors.mysql.types import split_comment
 from flowctl.connectors.preconditions import verify_total
 from flowctl.connectors.sql import commits, timeouts
 from flowctl.connectors.sql.change import StagedRows
@@ -188,7 +189,7 @@ class MysqlTarget(SqlTarget[MysqlSession]):
             return change
         if change.action == "widen":
             return replace(change, statement=f"{change.statement} NOT NULL")
-        declared, _, comment = column.native.partition(" comment ")
+        declared, comment = split_comment(column.native)
         texts = info.extra.get("altered", {}).get(change.column, "")
         ending = f" COMMENT {dialects.text(comment, 'mysql')}" if comment else ""
         table, name = self.dialect.table(info.object.parts), self.dialect.quoted(change.column)

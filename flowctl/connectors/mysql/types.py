@@ -15,20 +15,28 @@ from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
 #: The comment of a DATETIME column that holds instants.
 IN_UTC = "timestamp in UTC"
 _JSON = "JSON "
+_COMMENT = " comment "
 _SHAPE = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)", re.DOTALL)
 
 
 def native_type(column_type: str, comment: str) -> str:
     """The type as flowctl records it: as MySQL writes it, with the comment if that is part of the type."""
-    return f"{column_type} comment {comment}" if comment == IN_UTC or comment.startswith(_JSON) else column_type
+    return column_type if _of_comment(column_type, comment) is None else f"{column_type}{_COMMENT}{comment}"
+
+
+def split_comment(native: str) -> tuple[str, str]:
+    """The type as MySQL writes it, and the comment that is part of it; empty if there is none. Members of an ENUM or a
+    SET may have the same words."""
+    declared, _, comment = native.partition(_COMMENT)
+    return (native, "") if _of_comment(declared, comment) is None else (declared, comment)
 
 
 def data_type(native: str) -> DataType:
     """The type that holds every value of ``native`` exactly, or all but those that a read refuses; text if there is no
     other."""
-    declared, _, comment = native.partition(" comment ")
-    if comment:
-        return types.TIMESTAMP if comment == IN_UTC else types.parse(comment.removeprefix(_JSON))
+    declared, comment = split_comment(native)
+    if found := _of_comment(declared, comment):
+        return found
     name, arguments, rest = _parts(declared)
     unsigned = "unsigned" in rest or "zerofill" in rest
     match name:
@@ -48,7 +56,7 @@ def data_type(native: str) -> DataType:
 
 def is_plain_text(native: str) -> bool:
     """Whether the value itself is text; other types that map to strings are read as their canonical text."""
-    return _parts(native)[0] in ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum")
+    return _parts(native)[0] in (*_TEXTS, "enum")
 
 
 def is_spatial(native: str) -> bool:
@@ -109,6 +117,21 @@ def native_of_field(type_code: int, flags: int, length: int, scale: int, is_bina
             return _BY_CODE.get(type_code, "longtext") + unsigned
 
 
+def _of_comment(declared: str, comment: str) -> DataType | None:
+    """The type that one of flowctl's comments stands for; None for a comment of somebody else's, also if it begins like
+    one (`JSON with the settings`)."""
+    name = _parts(declared)[0]
+    if name == "datetime":
+        return types.TIMESTAMP if comment == IN_UTC else None
+    if name not in (*_TEXTS, "json") or not comment.startswith(_JSON):
+        return None
+    try:
+        found = types.parse(comment.removeprefix(_JSON))
+    except ValueError:
+        return None
+    return found if isinstance(found, Array | Struct) else None
+
+
 def _parts(native: str) -> tuple[str, str, str]:
     found = _SHAPE.match(native.lower())
     return (found[1], found[2] or "", found[3]) if found else (native, "", "")
@@ -128,6 +151,7 @@ _INTEGERS: dict[str, tuple[DataType, DataType]] = {
     "int": (types.INT32, types.INT64),
     "bigint": (types.INT64, Decimal(20, 0)),
 }
+_TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _SPATIAL = (
     "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
     "geometrycollection", "geomcollection",

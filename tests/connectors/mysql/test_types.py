@@ -51,6 +51,12 @@ CARRIED: list[tuple[str, DataType, list[tuple[str, Any]]]] = [
     ("CHAR(4)", types.STRING, [("'a'", "a")]),
     ("LONGTEXT", types.STRING, [("REPEAT('ab', 100000)", "ab" * 100_000)]),
     ("ENUM('large', 'a''b', 'ü')", types.STRING, [("'large'", "large"), ("'a''b'", "a'b"), ("'ü'", "ü")]),
+    (
+        "ENUM('no comment yet', 'a comment JSON array<int>')",
+        types.STRING,
+        [("'no comment yet'", "no comment yet"), ("'a comment JSON array<int>'", "a comment JSON array<int>")],
+    ),
+    ("SET('a comment timestamp in UTC', 'b')", types.STRING, [("'b'", "b")]),
     ("SET('a', 'b', 'c')", types.STRING, [("'c,a'", "a,c"), ("''", "")]),
     ("JSON", types.STRING, [("'{\"a\": [1, 1.10]}'", '{"a": [1, 1.10]}')]),
     ("BINARY(3)", types.BINARY, [("x'00ff'", b"\x00\xff\x00")]),
@@ -171,3 +177,22 @@ def test_ddl_reads_back_as_its_type(script: Script, source: Any) -> None:
     columns = describe(source, table("t")).columns
     assert tuple(column.type for column in columns) == KINDS
     assert tuple(data_type(column.native) for column in columns) == KINDS
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [
+        ("TEXT COMMENT 'JSON settings of the user'", types.STRING),
+        ("TEXT COMMENT 'JSON string'", types.STRING),
+        ("INT COMMENT 'timestamp in UTC'", types.INT32),
+        ("ENUM('a') COMMENT 'JSON array<int>'", types.STRING),
+        ("DATETIME(3) COMMENT 'timestamp in UTC'", types.TIMESTAMP),
+        ("LONGTEXT COMMENT 'JSON array<string>'", Array(types.STRING)),
+    ],
+)
+def test_only_flowctls_own_comments_are_part_of_a_type(
+    declared: str, kind: DataType, script: Script, source: Any
+) -> None:
+    script(f"CREATE TABLE t (v {declared})")
+    (column,) = describe(source, table("t")).columns
+    assert column.type == data_type(column.native) == kind

@@ -62,6 +62,21 @@ def test_a_stream_by_file_and_offset(tmp_path: Path, mysql_database: str) -> Non
 
 
 @pytest.mark.parametrize("position", ["gtid", "file"])
+def test_a_history_keeps_each_version_of_a_busy_second(position: str, tmp_path: Path, mysql_database: str) -> None:
+    """One second with more than 1 MB of log, and a statement that had begun a second before."""
+    flow = begun(tmp_path, mysql_database, HISTORY, f"position: {position}")
+    texts = [str(number) * 60_000 for number in range(10)]
+    for at, text in enumerate(texts):
+        second = 2_000_000_000 - (at == 5)
+        execute(mysql_database, f"SET timestamp = {second}; UPDATE one SET value = '{text}' WHERE id = 1")
+    flow.apply()
+    lake = DeltaPlace(tmp_path / "lake")
+    versions = sorted((row["valid_from"], row["value"]) for row in lake.dicts("history", ["valid_from", "value"]))
+    assert [value for _, value in versions][-len(texts) :] == texts
+    must_be_history(mysql_database, lake, "one", "history", ["id"])
+
+
+@pytest.mark.parametrize("position", ["gtid", "file"])
 def test_the_server_has_purged_its_log(position: str, server: mariadb.Server, tmp_path: Path) -> None:
     url = server.url
     flow = begun(tmp_path, url, ONE, f"position: {position}")

@@ -145,7 +145,11 @@ class Reader:
             self._begin(event, events.mysql_gtid(event.body, is_anonymous=kind == Kind.ANONYMOUS_GTID), has_begun=False)
         elif kind in (Kind.QUERY, Kind.QUERY_COMPRESSED):
             self._query(event)
-        elif kind in (Kind.XID, Kind.XA_PREPARE):
+        elif kind == Kind.XA_PREPARE:
+            if self._is_sent and events.is_prepared(event.body):  # only here, MySQL tells it from a commit in one phase
+                self._refuse_prepared()
+            self._commit(event)
+        elif kind == Kind.XID:
             self._commit(event)
         elif kind == Kind.ROTATE:
             file, offset = events.rotation(event.body)
@@ -162,7 +166,7 @@ class Reader:
     def _begin(self, event: Event, gtid: Gtid, *, has_begun: bool) -> None:
         self._gtid, self._server, self._has_begun, self._is_sent = gtid, event.server, has_begun, False
         order = self.progress.order_of(gtid)
-        self._at = gtid.at or event.at * _SECOND + order % _SECOND
+        self._at = gtid.at or event.at * _SECOND + self.progress.microsecond(order)
 
     def _commit(self, event: Event) -> None:
         gtid = self._gtid
@@ -204,7 +208,7 @@ class Reader:
             )
         assert self._gtid is not None
         if self._gtid.flags & PREPARED:
-            self._refuse("rows of a prepared XA transaction", "Leave these tables out of XA transactions")
+            self._refuse_prepared()
         self._send_begin()
         for row in splitter.split(bytes(rows.rows), 2 if rows.op == Op.UPDATE else 1):
             self.sink.add(number, rows.op, row)
@@ -249,6 +253,13 @@ class Reader:
                     self._numbers[object] = self.sink.shape(self.shape_now(object))
                 self._send_begin()
                 self.sink.add(self._numbers[object], op, b"")
+
+    def _refuse_prepared(self) -> None:
+        """Its end, which may be a rollback, comes without its rows: a table is read again once that has come."""
+        self._refuse(
+            "rows of a prepared XA transaction",
+            "Leave these tables out of XA transactions, and end those that XA RECOVER lists",
+        )
 
     def _refuse(self, what: str, hint: str) -> None:
         raise StoppedByPolicy(

@@ -16,7 +16,7 @@ from flowctl.connectors.mysql.changes.events import Query
 
 #: ``emptied``: all rows of the table are gone. ``replaced``: it has other rows, which the log does not have.
 #: ``unlogged``: rows of unknown tables were changed.
-What = Literal["begin", "end", "prepared", "other", "emptied", "replaced", "unlogged"]
+What = Literal["begin", "end", "other", "emptied", "replaced", "unlogged"]
 
 _FRAME: dict[str, What] = {
     "BEGIN": "begin", "COMMIT": "end", "ROLLBACK": "end", "SAVEPOINT": "other", "RELEASE": "other", "SET": "other",
@@ -28,8 +28,11 @@ _ROWS = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "DO", "SELECT"
 #: What ALTER TABLE does to rows without logging them.
 _ALTERS_ROWS = {
     ("TRUNCATE", "PARTITION"), ("DROP", "PARTITION"), ("EXCHANGE", "PARTITION"), ("CONVERT", "PARTITION"),
-    ("CONVERT", "TABLE"), ("IMPORT", "TABLESPACE"), ("DISCARD", "TABLESPACE"), ("ALTER", "IGNORE"),
+    ("CONVERT", "TABLE"), ("IMPORT", "TABLESPACE"), ("DISCARD", "TABLESPACE"), ("IMPORT", "PARTITION"),
+    ("DISCARD", "PARTITION"),
 }  # fmt: skip
+#: What is before the name of a table that exchanges rows with the altered one.
+_BEFORE_OTHER = {("WITH", "TABLE"), ("CONVERT", "TABLE"), ("TO", "TABLE")}
 _EXECUTABLE = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 
 
@@ -74,7 +77,7 @@ def meanings(query: Query) -> list[Meaning]:
 
 
 def _changes_of_tables(words: Sequence[_Word], database: str) -> Iterator[Meaning]:
-    texts = [word.text for word in words]
+    texts = ["" if word.is_quoted else word.text for word in words]
     is_table = "TABLE" in texts[:4] or "TABLES" in texts[:3]
     match texts[0]:
         case _ if "TEMPORARY" in texts[1:5]:
@@ -93,8 +96,8 @@ def _changes_of_tables(words: Sequence[_Word], database: str) -> Iterator[Meanin
         case "ALTER" if is_table:
             at = texts.index("TABLE") + 1
             table = tuple(_names(words, at, database))[:1]
-            if _ALTERS_ROWS & {*itertools.pairwise(texts)}:
-                yield Meaning("replaced", table)
+            if "IGNORE" in texts[1:at] or _ALTERS_ROWS & {*itertools.pairwise(texts)}:
+                yield Meaning("replaced", (*table, *_others(words, texts, at, database)))
             if renamed := _new_name(words, at, database):
                 yield Meaning("replaced", (*table, renamed))
 
@@ -132,6 +135,14 @@ def _renamed(words: Sequence[_Word], database: str) -> Iterator[tuple[str, str]]
         yield old
         yield new
         at += 1
+
+
+def _others(words: Sequence[_Word], texts: Sequence[str], at: int, database: str) -> Iterator[tuple[str, str]]:
+    """The tables that get other rows, too: ``b`` of ``EXCHANGE PARTITION p WITH TABLE b``, ``CONVERT TABLE b TO
+    PARTITION p`` and ``CONVERT PARTITION p TO TABLE b``."""
+    for place in range(at, len(texts) - 2):
+        if (texts[place], texts[place + 1]) in _BEFORE_OTHER:
+            yield _name(words, place + 2, database)[0]
 
 
 def _new_name(words: Sequence[_Word], at: int, database: str) -> tuple[str, str] | None:

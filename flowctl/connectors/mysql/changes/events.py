@@ -17,8 +17,7 @@ HEADER_BYTES = _HEADER.size
 _CHECKSUM_BYTES = 4
 _U16, _U32, _U64 = struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<Q")
 
-#: Of MariaDB's GTID events: the transaction is one statement without an end of its own; it is prepared; it is the end
-#: of a prepared one.
+#: Of MariaDB's GTID events: the transaction is one statement without an end of its own; it is prepared.
 STANDALONE, PREPARED = 1, 64
 
 
@@ -127,6 +126,12 @@ def mysql_gtid(body: memoryview, *, is_anonymous: bool) -> Gtid:
     source, number = str(uuid.UUID(bytes=bytes(body[1:17]))), _U64.unpack_from(body, 17)[0]
     at = int.from_bytes(body[42:49], "little") & ((1 << 55) - 1) if len(body) >= 49 and body[25] == 2 else 0
     return Gtid(0, at=at) if is_anonymous else Gtid(number, source=source, at=at)
+
+
+def is_prepared(body: memoryview) -> bool:
+    """Whether the transaction that an event of the kind XA_PREPARE ends is prepared only, and may be rolled back later.
+    `XA COMMIT … ONE PHASE` has the same event, and commits. Source: MySQL's `control_events.cpp`."""
+    return body[0] == 0
 
 
 def query(body: memoryview, *, is_compressed: bool) -> Query:

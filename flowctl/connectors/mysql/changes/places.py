@@ -10,6 +10,9 @@ from flowctl.errors import StoppedByPolicy
 from flowctl.model import binlog
 
 _LONGEST = (1 << 32) - 1
+_SECOND = 1_000_000
+#: Bytes of a file for which :meth:`FileProgress.microsecond` grows by one: a whole file is within a second.
+_STEP = 4295
 
 
 class Progress(ABC):
@@ -25,6 +28,11 @@ class Progress(ABC):
     def order_of(self, gtid: Gtid) -> int:
         """Of the transaction that begins now: at least :attr:`order`, and less than it once the transaction has
         ended."""
+
+    def microsecond(self, order: int) -> int:
+        """Of the transaction with this order, in a log that has whole seconds. It follows from the place in the log
+        alone, and grows until it starts again: at 1, because the moment of a snapshot is a whole second."""
+        return 1 + order % (_SECOND - 1)
 
     @abstractmethod
     def ended(self, gtid: Gtid, server: int) -> None:
@@ -49,6 +57,10 @@ class FileProgress(Progress):
 
     def order_of(self, gtid: Gtid) -> int:
         return self.order
+
+    def microsecond(self, order: int) -> int:
+        """Starts again in each file."""
+        return 1 + (order & _LONGEST) // _STEP
 
     def ended(self, gtid: Gtid, server: int) -> None:
         """Its last event has moved the offset."""

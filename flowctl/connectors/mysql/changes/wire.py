@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flowctl.connectors.mysql.changes.events import WireColumn
+from flowctl.connectors.mysql.types import split_comment
 
 Value = str | bytes | None
 
@@ -118,7 +119,7 @@ class Wire:
 
     def is_of(self, native: str) -> bool:
         """Whether a column that is now ``native`` had this form: then that is its type."""
-        declared = native.partition(" comment ")[0].lower()
+        declared = split_comment(native)[0].lower()
         if self.type in (_ENUM, _SET):
             return declared == self.native.lower()
         if self.type in (_CHAR, _VARCHAR, _VAR_STRING, _GEOMETRY):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -71,6 +72,21 @@ def test_changes_of_whole_tables_are_at_their_place(begun: Captured, script: Scr
     assert ops(begun, TWO) == [("TRUNCATE", None), ("INSERT", 7)]
 
 
+@pytest.mark.parametrize("begun", [STREAM], indirect=True)
+def test_a_table_that_exchanges_its_rows_with_a_partition_has_others(begun: Captured, script: Script) -> None:
+    script(
+        "CREATE TABLE parts (id int PRIMARY KEY, value text)"
+        " PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (10)); INSERT INTO one VALUES (1, 'a');"
+        "ALTER TABLE parts EXCHANGE PARTITION p WITH TABLE one; INSERT INTO one VALUES (12, 'b');"
+        "ALTER TABLE parts CONVERT TABLE one TO PARTITION q VALUES LESS THAN (20);"
+        "ALTER TABLE parts CONVERT PARTITION p TO TABLE one; INSERT INTO one VALUES (3, 'c')"
+    )
+    begun.capture()
+    assert ops(begun) == [
+        ("INSERT", 1), ("REPLACED", None), ("INSERT", 12), ("REPLACED", None), ("REPLACED", None), ("INSERT", 3),
+    ]  # fmt: skip
+
+
 def test_transactions_are_whole_and_rolled_back_ones_are_not_there(begun: Captured, script: Script) -> None:
     script(
         "BEGIN; INSERT INTO one VALUES (1, 'a'); SAVEPOINT here; INSERT INTO one VALUES (2, 'b');"
@@ -95,6 +111,28 @@ def test_a_capture_continues_where_a_batch_has_ended(begun: Captured, script: Sc
     orders = [order_of(position) for position in positions]
     assert orders == sorted(orders)
     assert [place_from_text(str(position)) for position in positions] == positions
+
+
+def test_commits_of_one_second_have_an_order_that_a_second_reading_repeats(begun: Captured, script: Script) -> None:
+    """More than 1 MB of log in one second, the second before it, and a new file; landed at once, and one by one."""
+    second, commits = 2_000_000_000, 20  # behind the moment's own time
+    for number in range(commits):
+        script(
+            f"SET timestamp = {second - (number == 4)}; REPLACE INTO one VALUES (1, REPEAT('x', 60000 + {number}));"
+            + ("FLUSH BINARY LOGS" if number == 15 else "")
+        )
+    copied = begun.folder / "copied"
+    shutil.copytree(begun.folder / "state", copied / "state")
+    begun.capture()
+    again = replace(begun, folder=copied)
+    again.capture(BatchLimits(1, 10**9))
+    read = [one.changes(ID, ["id"], ONE).rows for one in (begun, again)]
+    assert read[0] == read[1]
+    inserted = [row for row in read[0].to_pylist() if row["_flowctl_op"] != Op.DELETE]
+    times = [row["_flowctl_event_at"] for row in inserted]
+    assert len(set(times)) == commits and times == sorted(times)
+    seconds = [int(row["_flowctl_committed_at"].timestamp()) for row in inserted]
+    assert seconds == [second - (number == 4) for number in range(commits)]
 
 
 def test_a_row_in_a_compressed_event(begun: Captured, script: Script) -> None:
@@ -196,7 +234,14 @@ def told(text: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
         ('ALTER TABLE "a" ADD c int, RENAME AS "b"', "replaced", [("db", "a"), ("db", "b")]),
         ("ALTER TABLE a TRUNCATE PARTITION p", "replaced", [("db", "a")]),
         ("ALTER IGNORE TABLE a ADD UNIQUE (b)", "replaced", [("db", "a")]),
-        ("ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b", "replaced", [("db", "a")]),
+        ("ALTER ONLINE IGNORE TABLE IF EXISTS a ADD UNIQUE (b)", "replaced", [("db", "a")]),
+        ("ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b", "replaced", [("db", "a"), ("db", "b")]),
+        ("ALTER TABLE a EXCHANGE PARTITION p WITH TABLE `x`.`b c`", "replaced", [("db", "a"), ("x", "b c")]),
+        ("ALTER TABLE a CONVERT TABLE x.b TO PARTITION p VALUES LESS THAN (7)", "replaced", [("db", "a"), ("x", "b")]),
+        ("alter table a convert partition p to table b", "replaced", [("db", "a"), ("db", "b")]),
+        ("ALTER TABLE a IMPORT PARTITION p, q TABLESPACE", "replaced", [("db", "a")]),
+        ("ALTER TABLE a DISCARD PARTITION ALL TABLESPACE", "replaced", [("db", "a")]),
+        ("ALTER TABLE a CONVERT TO CHARACTER SET utf8mb4, DROP `PARTITION`", "other", []),
         ("ALTER TABLE a RENAME COLUMN b TO c, RENAME INDEX i TO j", "other", []),
         ("CREATE TABLE `to` (a int COMMENT 'RENAME TABLE x TO y')", "other", []),
         ("DROP TEMPORARY TABLE IF EXISTS `a`", "other", []),
