@@ -35,6 +35,7 @@ _WORDS = re.compile(r"[\w$]+")
 _REFUSED = {
     Kind.PARTIAL_UPDATE: ("parts of JSON values", "Run SET GLOBAL binlog_row_value_options = ''"),
     Kind.PAYLOAD: ("compressed transactions", "Run SET GLOBAL binlog_transaction_compression = OFF"),
+    Kind.TAGGED_GTID: ("a GTID with a tag", "Let sessions use gtid_next = AUTOMATIC without a tag"),
     Kind.START_ENCRYPTION: ("encrypted events", "Update the server, or turn encrypt_binlog off"),
     Kind.INCIDENT: ("a gap, which the server has noted (an incident event)", "Look at the server's error log"),
 }
