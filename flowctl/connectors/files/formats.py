@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from flowctl.connectors.arrow import data_type
 from flowctl.connectors.csv_dialect import Csv, dialect_of
+from flowctl.connectors.files.compressed import CODECS
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -30,7 +31,6 @@ _BY_EXTENSION: Mapping[str, FormatName] = {
     "orc": "orc",
     "avro": "avro",
 }
-_COMPRESSED = (".gz", ".bz2", ".zst")
 _SEPARATOR = "\x1f"
 _OTHER_DELIMITERS = (";", "\t", "|")
 
@@ -100,7 +100,7 @@ def _is_set(format: Format, key: str) -> bool:
 def by_extension(pattern: str) -> FormatName | None:
     """The format that the extension names; None for one that this version does not read."""
     plain = pattern.lower()
-    for ending in _COMPRESSED:
+    for ending in CODECS:
         plain = plain.removesuffix(ending)
     return _BY_EXTENSION.get(plain.rpartition(".")[2])
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.exact import require_possible, text_shape
+from flowctl.connectors.files.compressed import is_compressed
 from flowctl.connectors.files.formats import Format
 from flowctl.connectors.files.listing import FileRoot
 from flowctl.connectors.files.path_columns import path_columns, path_texts
@@ -65,9 +66,9 @@ def own_frame(
 def _shipped() -> tuple[ModuleType, ...]:
     """What executors run."""
     from flowctl.connectors import csv_text, decimal_text
-    from flowctl.connectors.files import csv_parts, json_parts, parts, text_parts, whole_parts
+    from flowctl.connectors.files import compressed, csv_parts, json_parts, parts, text_parts, whole_parts
 
-    return csv_text, decimal_text, csv_parts, json_parts, parts, text_parts, whole_parts
+    return csv_text, decimal_text, compressed, csv_parts, json_parts, parts, text_parts, whole_parts
 
 
 def _reader(
@@ -111,7 +112,7 @@ def _parts(
 ) -> Iterator[tuple[Part, int]]:
     """Each file in parts, with their sizes in bytes; whole if a part could not find where its lines begin, or which
     number they have."""
-    from flowctl.connectors.files.parts import Part, is_compressed
+    from flowctl.connectors.files.parts import Part
     from flowctl.connectors.files.text_parts import is_utf8
 
     is_whole = not format.is_text or format.csv.multiline or rejects or not is_utf8(format.csv.encoding)

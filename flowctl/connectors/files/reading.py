@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.exact import exactly
+from flowctl.connectors.files.compressed import is_compressed
 from flowctl.connectors.files.formats import Format, format_of, own_only
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
 from flowctl.connectors.files.own_reading import own_frame
@@ -202,8 +203,6 @@ def error_of_read(text: str, pattern: str) -> TableError | None:
     if "CSV header does not conform" in text:
         return TableError(f"a file of {pattern} has a different header from the others", hint=_MALFORMED_HINT)
     if "MALFORMED_RECORD" in text or "FAILED_READ_FILE" in text:
-        from flowctl.connectors.files.parts import is_compressed
-
         file = re.search(r"file:?\s*((?:file|s3a?|gs|abfss?)://?\S+?)[.,]?(?:\s|$)", text)
         where = file[1] if file else pattern
         codec = "is not compressed as its name indicates, or is incomplete, or " if is_compressed(where) else ""

@@ -7,7 +7,10 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
+from flowctl.connectors.files.compressed import is_compressed, open_bytes
 from flowctl.connectors.files.formats import Format, check_delimiters, columns_of_file
 from flowctl.connectors.files.listing import FileRoot
 from flowctl.connectors.files.path_columns import with_path_columns
@@ -27,13 +30,10 @@ def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> d
     system, base = root.file_system()
 
     def read(stamp: FileStamp) -> tuple[Column, ...]:
-        compression = "infer" if format.is_text else None
+        opening = open_bytes if format.is_text else _open_file
+        opened = partial(opening, system, f"{base}/{stamp.path}", _HEADER_BYTES)
         try:
-            columns = columns_of_file(
-                format,
-                lambda: system.open(f"{base}/{stamp.path}", "rb", compression=compression, block_size=_HEADER_BYTES),
-                stamp.path,
-            )
+            columns = columns_of_file(format, opened, stamp.path)
             return with_path_columns(format, stamp.path, columns)
         except FlowctlError:
             raise
@@ -46,6 +46,10 @@ def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> d
     return found
 
 
+def _open_file(system: Any, path: str, block_bytes: int) -> Any:
+    return system.open(path, "rb", block_size=block_bytes)
+
+
 def require_line_feeds(root: FileRoot, format: Format, paths: Sequence[str]) -> None:
     """``TableError`` for a CSV whose first row ends in a carriage return: if values may have line breaks, Spark's own
     reader takes the first one in a file as its line ending and replaces it with line feeds, also in values."""
@@ -54,7 +58,7 @@ def require_line_feeds(root: FileRoot, format: Format, paths: Sequence[str]) -> 
     system, base = root.file_system()
 
     def ends_in_return(path: str) -> bool:
-        with system.open(f"{base}/{path}", "rb", compression="infer", block_size=_HEADER_BYTES) as raw:
+        with open_bytes(system, f"{base}/{path}", _HEADER_BYTES) as raw:
             text = io.TextIOWrapper(raw, encoding=format.csv.encoding, newline="")
             lines: list[str] = []
             next(csv.reader(_kept(text, lines), quotechar=format.csv.quote), None)
@@ -78,8 +82,6 @@ def _kept(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
 def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> FlowctlError:
     """The error for one file, without the file's content. Only errors of the store itself are transient."""
     import csv
-
-    from flowctl.connectors.files.parts import is_compressed
 
     match error:
         case FileNotFoundError():
@@ -112,7 +114,7 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
 def _marked_encoding(root: FileRoot, path: str) -> str:
     """The encoding whose byte order mark a file begins with, other than UTF-8; empty if there is none."""
     system, base = root.file_system()
-    with system.open(f"{base}/{path}", "rb", compression="infer", block_size=_HEADER_BYTES) as stream:
+    with open_bytes(system, f"{base}/{path}", _HEADER_BYTES) as stream:
         start = stream.read(4)
     marks = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
     marks |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # UTF-32 begins with the mark of UTF-16

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.files.compressed import open_bytes
 from flowctl.connectors.files.formats import by_extension
 from flowctl.connectors.files.grouping import Group, groups_of, merged
 from flowctl.connectors.files.listing import FileRoot, matching, plain_folders
 from flowctl.connectors.files.path_columns import levels_of
-from flowctl.connectors.files.samples import FILES, csv_format, csv_types, json_schema
+from flowctl.connectors.files.samples import CSV_BYTES, FILES, csv_format, csv_types, json_schema
 from flowctl.connectors.source import Relation
 from flowctl.connectors.survey import Details, Survey, Surveyed, Wanted
 from flowctl.errors import FlowctlError
@@ -77,7 +79,7 @@ def _format(root: FileRoot, group: Group) -> tuple[dict[str, Any], tuple[str, ..
     """The keys of `format`, and what is to be decided about them."""
     system, base = root.file_system()
     looked_at = [group.paths[0], *group.paths[-(FILES - 1) :]] if len(group.paths) > 1 else list(group.paths)
-    opened = [partial(system.open, f"{base}/{path}", "rb", compression="infer") for path in dict.fromkeys(looked_at)]
+    opened = [partial(open_bytes, system, f"{base}/{path}", CSV_BYTES) for path in dict.fromkeys(looked_at)]
     try:
         match by_extension(group.paths[0]):
             case "csv":
@@ -89,7 +91,7 @@ def _format(root: FileRoot, group: Group) -> tuple[dict[str, Any], tuple[str, ..
                 return ({"schema": schema} if schema else {}), tuple(_about_json(group, is_whole, len(opened)))
             case _:
                 return {}, ()
-    except (OSError, EOFError, ValueError):
+    except (OSError, EOFError, ValueError, zlib.error):
         return {}, ()  # describing the file fails with the reason
 
 

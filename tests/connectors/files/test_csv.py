@@ -193,10 +193,3 @@ def test_where_is_sparks_sql(spark: SparkSession, inbox: Path, source: Any) -> N
 def test_compressed_text(spark: SparkSession, inbox: Path, source: Any) -> None:
     (inbox / "t.csv.gz").write_bytes(gzip.compress(b"id\n1\n"))
     assert spark_rows(spark, source, files("*.csv.gz")) == [{"id": "1"}]
-
-
-def test_a_compressed_file_that_is_cut_off_is_named(spark: SparkSession, inbox: Path, source: Any) -> None:
-    whole = gzip.compress("".join(f"{number * 7919 % 10007}\n" for number in range(20_000)).encode())
-    (inbox / "cut.csv.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(TableError, match=r"cut\.csv\.gz is not compressed as its name indicates, or is incomplete"):
-        spark_rows(spark, source, files("*.csv.gz"))
