@@ -62,6 +62,10 @@ REFUSED: dict[str, tuple[str, str]] = {
         "  a: {from: 'inbox:*.txt', to: lake, mode: append}\n",
         "12:7: error: a: files of *.txt have no format that this version reads",
     ),
+    "files of another compression": (
+        "  a: {from: 'inbox:*.csv.zip', to: lake, mode: append, format: {type: csv}}\n",
+        "12:7: error: a: *.csv.zip is compressed as .zip; text files are read as they are, or as .gz, .bz2, .zst",
+    ),
     "an event time that is left out": (
         "  a: {from: src:a, to: lake, mode: scd2, key: [id], scd2: {valid_from: at}, columns: {exclude: [at]}}\n",
         "12:72: error: event time `at` is left out by `columns`. Copy it too, or choose another event time",

@@ -31,6 +31,8 @@ _BY_EXTENSION: Mapping[str, FormatName] = {
     "orc": "orc",
     "avro": "avro",
 }
+#: What flowctl does not decompress: fsspec reads the first file of a .zip alone, and takes others for text.
+_OTHER_CODECS = (".zip", ".xz", ".lzma", ".lz4", ".sz", ".snappy", ".7z", ".rar", ".tar", ".tgz", ".tbz2")
 _SEPARATOR = "\x1f"
 _OTHER_DELIMITERS = (";", "\t", "|")
 
@@ -75,8 +77,11 @@ class Format:
 
 
 def format_of(pattern: str, options: Mapping[str, Any]) -> Format:
-    """From ``format.type``, else from the pattern's extension; ``TableError`` if neither names a supported format."""
+    """From ``format.type``, else from the pattern's extension; ``TableError`` if neither names a supported format, or
+    the extension is of a compression that flowctl does not read."""
     name = options.get("type") or by_extension(pattern)
+    if name in (None, "csv", "jsonl"):
+        require_known_codec(pattern)
     if name not in get_args(FormatName):
         raise TableError(
             f"files of {pattern} have no format that this version reads",
@@ -84,6 +89,17 @@ def format_of(pattern: str, options: Mapping[str, Any]) -> Format:
         )
     declared = tuple(Column(column, types.parse(kind)) for column, kind in options.get("schema", {}).items())
     return Format(cast(FormatName, name), options, declared)
+
+
+def require_known_codec(path: str) -> None:
+    """``TableError`` for a text file, or a pattern of such files, that is compressed in another way than flowctl
+    reads."""
+    plain = _decompressed(path)
+    if ending := next((one for one in _OTHER_CODECS if plain.endswith(one)), None):
+        raise TableError(
+            f"{path} is compressed as {ending}; text files are read as they are, or as {', '.join(CODECS)}",
+            hint="Write it in one of these forms, or leave it out of the pattern in `from`",
+        )
 
 
 def own_only(format: Format) -> str:
@@ -99,10 +115,15 @@ def _is_set(format: Format, key: str) -> bool:
 
 def by_extension(pattern: str) -> FormatName | None:
     """The format that the extension names; None for one that this version does not read."""
-    plain = pattern.lower()
+    return _BY_EXTENSION.get(_decompressed(pattern).rpartition(".")[2])
+
+
+def _decompressed(path: str) -> str:
+    """In lower case, without the ending of a codec."""
+    plain = path.lower()
     for ending in CODECS:
         plain = plain.removesuffix(ending)
-    return _BY_EXTENSION.get(plain.rpartition(".")[2])
+    return plain
 
 
 def columns_of_file(format: Format, opened: Callable[[], Any], path: str) -> tuple[Column, ...]:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from flowctl.connectors.files.compressed import is_compressed, open_bytes
-from flowctl.connectors.files.formats import Format, check_delimiters, columns_of_file
+from flowctl.connectors.files.formats import Format, check_delimiters, columns_of_file, require_known_codec
 from flowctl.connectors.files.listing import FileRoot
 from flowctl.connectors.files.path_columns import with_path_columns
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
@@ -30,6 +30,8 @@ def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> d
     system, base = root.file_system()
 
     def read(stamp: FileStamp) -> tuple[Column, ...]:
+        if format.is_text:
+            require_known_codec(stamp.path)
         opening = open_bytes if format.is_text else _open_file
         opened = partial(opening, system, f"{base}/{stamp.path}", _HEADER_BYTES)
         try:

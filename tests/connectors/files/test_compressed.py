@@ -90,3 +90,15 @@ def test_a_header_that_is_no_such_compression_stops_the_plan(inbox: Path, source
     (inbox / f"t.csv.{ending}").write_bytes(b"id,name\n1,x\n")
     with pytest.raises(TableError, match=rf"^t\.csv\.{ending} {NOT_WHOLE}"):
         describe(source, files(f"*.csv.{ending}"))
+
+
+@pytest.mark.parametrize("name", ["t.csv.zip", "t.csv.XZ", "t.lz4", "t.tar.gz"])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_files_of_another_compression_are_refused_by_name(inbox: Path, source: Any, name: str, form: str) -> None:
+    (inbox / "a.txt").write_text('{"id": 1}\n')
+    (inbox / name).write_bytes(b"id\n1\n")
+    given = {"type": form, "schema": {"id": "int"}} if form == "jsonl" else {"type": form}
+    for pattern in ("t.*", name):
+        with pytest.raises(TableError, match=rf"^{name} is compressed as \.\w+; text files are read as") as refused:
+            describe(source, files(pattern, **given))
+        assert refused.value.hint.startswith("Write it in one of these forms")
