@@ -6,9 +6,10 @@ converted exactly or refused. Nothing is inferred from a sample, because the nex
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -217,10 +218,9 @@ def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[
         # Bytes below the header that are no text are found when the rows are read.
         text = io.TextIOWrapper(raw, encoding=given.encoding, errors=lenient(), newline="")
         # Python's csv allows only one character as delimiter.
-        lines = (line.replace(given.delimiter, _SEPARATOR) for line in text)
+        lines = (line.replace(given.delimiter, _SEPARATOR) for line in without_mark(text))
         found = next(csv.reader(lines, delimiter=_SEPARATOR, quotechar=given.quote), [])
-        header = [name.replace(_SEPARATOR, given.delimiter) for name in found]
-    names = [name.removeprefix("\ufeff") if at == 0 else name for at, name in enumerate(header)]
+        names = [name.replace(_SEPARATOR, given.delimiter) for name in found]
     "".join(names).encode()  # a surrogate stands for a byte that is no text: UnicodeError
     _check_header(names, path)
     if _other_delimiter(format, names):  # reported when the other files are known
@@ -232,6 +232,20 @@ def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[
         hint = f"Compare its header. If files may lack {lost}, give its type under `columns.types`, not `format.schema`"
         raise TableError(f"{path} has no column {lost}, which format.schema names", hint=hint)
     return tuple(known.get(name, Column(name, types.STRING)) for name in names)
+
+
+def marked_encoding(start: bytes) -> str:
+    """The encoding whose byte order mark a file begins with, other than UTF-8; empty if there is none. ``start`` has at
+    least four bytes if the file has."""
+    marks = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
+    marks |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # UTF-32 begins with the mark of UTF-16
+    return next((name for mark, name in marks.items() if start.startswith(mark)), "")
+
+
+def without_mark(lines: Iterable[str]) -> Iterator[str]:
+    """The lines of a file without its byte order mark: before a quote, it would make the quote part of the value."""
+    for at, line in enumerate(lines):
+        yield line if at else line.removeprefix("\ufeff")
 
 
 def _arrow_columns(schema: pa.Schema, path: str) -> tuple[Column, ...]:

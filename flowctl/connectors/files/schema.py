@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,14 @@ from functools import partial
 from typing import Any
 
 from flowctl.connectors.files.compressed import is_compressed, open_bytes
-from flowctl.connectors.files.formats import Format, check_delimiters, columns_of_file, require_known_codec
+from flowctl.connectors.files.formats import (
+    Format,
+    check_delimiters,
+    columns_of_file,
+    marked_encoding,
+    require_known_codec,
+    without_mark,
+)
 from flowctl.connectors.files.listing import FileRoot
 from flowctl.connectors.files.path_columns import with_path_columns
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
@@ -63,7 +69,7 @@ def require_line_feeds(root: FileRoot, format: Format, paths: Sequence[str]) -> 
         with open_bytes(system, f"{base}/{path}", _HEADER_BYTES) as raw:
             text = io.TextIOWrapper(raw, encoding=format.csv.encoding, newline="")
             lines: list[str] = []
-            next(csv.reader(_kept(text, lines), quotechar=format.csv.quote), None)
+            next(csv.reader(_kept(without_mark(text), lines), quotechar=format.csv.quote), None)
             return any(line.endswith(("\r", "\r\n")) for line in (*lines[:1], *lines[-1:]))
 
     with ThreadPoolExecutor(_PARALLEL) as pool:
@@ -97,7 +103,9 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
         case OSError(strerror=str(reason)):
             return TableError(f"{path} cannot be read: {reason}", hint="Check the disk and the file")
         case UnicodeError():
-            marked = _marked_encoding(root, path)
+            system, base = root.file_system()
+            with open_bytes(system, f"{base}/{path}", _HEADER_BYTES) as stream:
+                marked = marked_encoding(stream.read(4))
             hint = "Fix it, or set its encoding with `format.encoding`"
             hint = f"Set `format.encoding: {marked}`, whose mark it begins with" if marked else hint
             return TableError(f"{path} is not {format.csv.encoding} text", hint=hint)
@@ -111,16 +119,6 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             hint = "Replace it, or leave it out of the pattern in `from`"
             return TableError(f"{path} cannot be read as {format.name}: {reason}", hint=hint)
-
-
-def _marked_encoding(root: FileRoot, path: str) -> str:
-    """The encoding whose byte order mark a file begins with, other than UTF-8; empty if there is none."""
-    system, base = root.file_system()
-    with open_bytes(system, f"{base}/{path}", _HEADER_BYTES) as stream:
-        start = stream.read(4)
-    marks = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
-    marks |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # UTF-32 begins with the mark of UTF-16
-    return next((name for mark, name in marks.items() if start.startswith(mark)), "")
 
 
 def merged(found: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
