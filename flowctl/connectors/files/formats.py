@@ -103,6 +103,34 @@ def require_known_codec(path: str) -> None:
         )
 
 
+def require_types(format: Format) -> None:
+    """``TableError`` for the first column of ``format.schema`` or ``format.partitions`` whose type no text is read
+    as."""
+    schema = [("schema", column) for column in format.declared] if format.is_text else []
+    for key, column in (*schema, *(("partitions", column) for column in format.partitions)):
+        is_json = format.name == "jsonl" and key == "schema"
+        if not _is_of_text(column.type, is_json=is_json):
+            function = "unbase64" if column.type == types.BINARY else "from_json"
+            way = f"; with spark.url local[*], `columns.add` converts it, with {function}" if key == "schema" else ""
+            raise TableError(
+                f"column {column.name} of `format.{key}` is {types.short(column.type)}, which no text is read as",
+                hint=f"Set {column.name} to string, which keeps its text{way}",
+            )
+
+
+def _is_of_text(kind: types.DataType, *, is_json: bool) -> bool:
+    """JSON has structs, and arrays of what has no parts of its own: Spark's own reader takes apart no others."""
+    match kind:
+        case types.Array(types.Array() | types.Struct()):
+            return False
+        case types.Array(item):
+            return is_json and _is_of_text(item, is_json=True)
+        case types.Struct(fields):
+            return is_json and all(_is_of_text(of, is_json=True) for _, of in fields)
+        case _:
+            return kind != types.BINARY
+
+
 def own_only(format: Format) -> str:
     """What only flowctl's own readers read, as the spec has it; empty if there is nothing of that kind."""
     if format.name == "avro":

@@ -22,7 +22,6 @@ from flowctl.connectors.refusal import PREFIX, file_hint, refusal
 from flowctl.connectors.source import PLACE_COLUMN
 from flowctl.engine import cost
 from flowctl.engine.session import has_jvm, most_at_once
-from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.position import FileStamp
 from flowctl.model.table_info import Column
@@ -160,18 +159,12 @@ def field_of(column: Column) -> Field:
 def nested_field(column: Column) -> Field:
     """A column whose values are text, or lists and objects of text."""
     match column.type:
-        case Array(Array() | Struct()):
-            short = types.short(column.type)
-            raise TableError(f"column {column.name}: JSON lines give no {short}", hint=NESTED_HINT)
         case Array(item):
             return typed_field(column, (nested_field(Column(column.name, item)),))
         case Struct(fields):
             return typed_field(column, tuple(nested_field(Column(name, kind)) for name, kind in fields))
         case _:
             return field_of(column)
-
-
-NESTED_HINT = "Declare it as string in format.schema, and take it apart with `columns.add`"
 
 
 def typed_field(column: Column, parts: tuple[Field, ...] = ()) -> Field:

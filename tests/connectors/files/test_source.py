@@ -243,6 +243,28 @@ def test_what_a_plan_says_of_files_it_cannot_understand(
         source.describe([relation])
 
 
+@pytest.mark.parametrize(
+    ("form", "kind", "text"),
+    [
+        ("jsonl", "array<struct<a: bigint>>", '[{"a":1}]'),
+        ("jsonl", "array<array<string>>", '[["x"]]'),
+        ("jsonl", "struct<a: array<binary>>", '{"a":["YQ=="]}'),
+        ("csv", "array<string>", '["x"]'),
+        ("csv", "binary", "YQ=="),
+    ],
+)
+def test_a_type_that_no_text_is_read_as_stops_the_plan(
+    spark: SparkSession, inbox: Path, source: Any, form: str, kind: str, text: str
+) -> None:
+    doubled = text.replace('"', '""')
+    (inbox / f"t.{form}").write_text(f'{{"v": {text}}}\n' if form == "jsonl" else f'v,w\n"{doubled}",x\n')
+    with pytest.raises(TableError, match=r"column v of `format\.schema` is .*, which no text is read as") as refused:
+        source.describe([files(f"t.{form}", schema={"v": kind})])
+    assert refused.value.hint.startswith("Set v to string")
+    (read,) = spark_rows(spark, source, files(f"t.{form}", schema={"v": "string"}))
+    assert read["v"] == text
+
+
 def test_parquet_brings_its_types(spark: SparkSession, inbox: Path, source: Any) -> None:
     data = pa.table(
         {

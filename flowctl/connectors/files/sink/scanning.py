@@ -51,7 +51,10 @@ def scan(
 
 
 def _of_text(spark: SparkSession, folder: TableFolder, manifest: Manifest, columns: Sequence[Column]) -> DataFrame:
-    stored = tuple(_readable(column, manifest) for column in manifest.columns)
+    names = {column.name for column in columns}
+    is_json = manifest.dialect.format == "jsonl"  # others need not be read: a guard counts rows by one column
+    needed = [column for column in manifest.columns if column.name in names or not is_json]
+    stored = tuple(_readable(column, manifest) for column in needed)
     relation = Relation(ObjectName(("*",)), format=_options(manifest, stored))
     info = TableInfo(ObjectName(("*",)), stored, manifest.id)
     position = FilesPosition(_stamps(folder, manifest))
