@@ -129,8 +129,10 @@ def merged(found: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
     for path, of_file in found.items():
         for column in of_file:
             before = columns.get(column.name)
-            columns[column.name] = column if before is None else _common(before, column, origin[column.name], path)
-            origin.setdefault(column.name, path)
+            common = column if before is None else _common(before, column, origin[column.name], path)
+            if before is None or common.type != before.type:
+                origin[column.name] = path  # the first file of that type
+            columns[column.name] = common
     everywhere = set.intersection(*({column.name for column in of_file} for of_file in found.values()))
     return tuple(column if column.name in everywhere else replace(column, nullable=True) for column in columns.values())
 
