@@ -138,8 +138,8 @@ class TextReader(PartReader):
             return {rows[row]: message for row, message in misfit.rows.items()}
         if not misfit.texts:
             return {}
-        written = {text.strip(): message for text, message in misfit.texts.items()}
-        found = ((at, written.get(texts[at].decode().strip())) for at in chosen)
+        written = {text.strip("\r\n"): message for text, message in misfit.texts.items()}
+        found = ((at, written.get(texts[at].decode().strip("\r\n"))) for at in chosen)
         return {at: message for at, message in found if message is not None}
 
     def _rows_among(
