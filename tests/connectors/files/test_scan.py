@@ -104,3 +104,28 @@ def test_arrays_of_structs_come_back_from_json(spark: SparkSession, tmp_path: Pa
     table.write(rows, 1)
     found = table.target.scan(spark, OBJECT, columns[:2]).toArrow().to_pylist()
     assert sorted(found, key=lambda row: row["id"]) == [{"id": row["id"], "x": row["x"]} for row in rows]
+
+
+@pytest.mark.parametrize(
+    "kind", [types.INT32, types.Decimal(5, 1), types.BOOL, types.DOUBLE, types.DATE, types.TIMESTAMP], ids=str
+)
+@pytest.mark.long_on_spark
+def test_nulls_of_the_only_column_come_back(spark: SparkSession, tmp_path: Path, scratch: Buffer, kind: Any) -> None:
+    columns = (Column("v", kind),)
+    table = Table(str(tmp_path / "files"), layout=FilesLayout("csv"), columns=columns, buffer=scratch)
+    table.write([{"v": None}, {"v": None}], 1)
+    assert table.target.scan(spark, OBJECT, columns).toArrow().to_pylist() == [{"v": None}, {"v": None}]
+    assert table.target.scan(spark, OBJECT, columns).count() == 2 == table.info().rows.value
+
+
+@pytest.mark.long_on_spark
+def test_nulls_and_empty_texts_of_the_only_column_come_back(
+    spark: SparkSession, tmp_path: Path, scratch: Buffer
+) -> None:
+    columns = (Column("v", types.STRING),)
+    layout = FilesLayout("csv", null_value="\\N")
+    table = Table(str(tmp_path / "files"), layout=layout, columns=columns, buffer=scratch)
+    rows = [{"v": None}, {"v": ""}, {"v": " "}, {"v": None}, {"v": "a"}]
+    table.write(rows, 1)
+    found = table.target.scan(spark, OBJECT, columns).toArrow().to_pylist()
+    assert sorted(found, key=repr) == sorted(rows, key=repr)
