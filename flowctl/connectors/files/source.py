@@ -54,7 +54,7 @@ class FilesSource(DirectSource):
         }
 
     def why_missing(self, relation: Relation) -> Missing:
-        return why_nothing(self.root, pattern_of(relation))
+        return why_nothing(self.root, pattern_of(relation), relation.format.get("type"))
 
     def describe_files(
         self, relation: Relation, read: Mapping[str, FileStamp]
