@@ -30,7 +30,9 @@ GAPS: Mapping[str, Mapping[str, Gap]] = {
     "spark": _SPARK,
     "connect": {
         **_SPARK,
-        "files that flowctl reads": Gap("Avro, timestamps in ORC, partitions and paths are refused"),
+        "files that flowctl reads": Gap(
+            "Avro, timestamps in ORC, arrays of structs in JSON, partitions and paths are refused"
+        ),
     },
     "sail": {
         "added columns": Gap("columns.add is refused"),

@@ -64,7 +64,7 @@ class CsvText:
         uneven: list[tuple[str, int]] = []
 
         def skip(row: Any) -> str:
-            if row.text.strip():
+            if row.text.strip() or self.delimiter in row.text:  # else a blank line: spaces that separate nothing
                 uneven.append((row.text, row.actual_columns))
             return "skip"
 

@@ -20,11 +20,16 @@ from flowctl.connectors.files.samples import CSV_BYTES, csv_format, csv_types, j
         (b"\xef\xbb\xbfid\tname\n", {"delimiter": "\t"}),
         (b'id,note\n1,"a\nb"\n', {"multiline": True}),
         ("id,name\n1,é\n".encode("windows-1252"), {"encoding": "windows-1252"}),
+        ('\ufeff"id","é"\n1,b\n'.encode("utf-16-le"), {"encoding": "utf-16"}),
+        (("\ufeff" + "id;é\n1;é\n" * CSV_BYTES).encode("utf-32-be")[:-1], {"encoding": "utf-32", "delimiter": ";"}),
         (b"", {}),
         (b"id,name\n" + "1,é\n".encode() * CSV_BYTES, {}),
     ],
-    ids=["usual", "semicolon", "quoted", "tab and BOM", "line break", "not UTF-8", "empty", "cut in a letter"],
-)
+    ids=[
+        "usual", "semicolon", "quoted", "tab and BOM", "line break", "not UTF-8", "UTF-16", "UTF-32", "empty",
+        "cut in a letter",
+    ],
+)  # fmt: skip
 def test_the_dialect(content: bytes, format: dict[str, Any]) -> None:
     assert csv_format(partial(io.BytesIO, content))[0] == format
 
@@ -61,6 +66,7 @@ def test_types_that_fit(values: list[str], kind: str | None) -> None:
         (['{"a": [[1]]}'], {"a": "string"}),
         (['{"a": 9223372036854775808}'], {"a": "string"}),
         (["no JSON", "", "[1]", '{"a": 1}'], {"a": "bigint"}),
+        (['\ufeff{"a": 1}'], {"a": "bigint"}),
     ],
 )
 def test_the_columns_of_json_lines(lines: list[str], schema: dict[str, str]) -> None:

@@ -62,6 +62,24 @@ REFUSED: dict[str, tuple[str, str]] = {
         "  a: {from: 'inbox:*.txt', to: lake, mode: append}\n",
         "12:7: error: a: files of *.txt have no format that this version reads",
     ),
+    "files of another compression": (
+        "  a: {from: 'inbox:*.csv.zip', to: lake, mode: append, format: {type: csv}}\n",
+        "12:7: error: a: *.csv.zip is compressed as .zip; text files are read as they are, or as .gz, .bz2, .zst",
+    ),
+    "a type that JSON does not give": (
+        "  a: {from: 'inbox:*.jsonl', to: lake, mode: append, format: {schema: {x: 'array<struct<a: bigint>>'}}}\n",
+        "12:7: error: a: column x of `format.schema` is array<struct<`a`: bigint>>, which no text is read as."
+        " Set x to string, which keeps its text; with spark.url local[*], `columns.add` converts it, with from_json",
+    ),
+    "a type that CSV does not give": (
+        "  a: {from: 'inbox:*.csv', to: lake, mode: append, format: {schema: {x: binary}}}\n",
+        "12:7: error: a: column x of `format.schema` is binary, which no text is read as."
+        " Set x to string, which keeps its text; with spark.url local[*], `columns.add` converts it, with unbase64",
+    ),
+    "a type that a path does not give": (
+        "  a: {from: 'inbox:**/*.parquet', to: lake, mode: append, format: {partitions: {x: array<int>}}}\n",
+        "12:7: error: a: column x of `format.partitions` is array<int>, which no text is read as. Set x to string",
+    ),
     "an event time that is left out": (
         "  a: {from: src:a, to: lake, mode: scd2, key: [id], scd2: {valid_from: at}, columns: {exclude: [at]}}\n",
         "12:72: error: event time `at` is left out by `columns`. Copy it too, or choose another event time",

@@ -32,8 +32,9 @@ class CsvReader(TextReader):
         return self.text.records(block)
 
     def is_blank(self, record: bytes, fields: tuple[Field, ...]) -> bool:
+        """As :meth:`CsvText.texts` skips it. Of one column, spaces are a value."""
         line = record.decode(errors="replace").strip("\r\n")
-        return not line or (not line.strip() and line.count(self.text.delimiter) + 1 != len(fields))
+        return not line or (not line.strip() and self.text.delimiter not in line and len(fields) > 1)
 
     @property
     def begins_with_header(self) -> bool:

@@ -6,14 +6,16 @@ converted exactly or refused. Nothing is inferred from a sample, because the nex
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from flowctl.connectors.arrow import data_type
 from flowctl.connectors.csv_dialect import Csv, dialect_of
+from flowctl.connectors.files.compressed import CODECS
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -30,7 +32,8 @@ _BY_EXTENSION: Mapping[str, FormatName] = {
     "orc": "orc",
     "avro": "avro",
 }
-_COMPRESSED = (".gz", ".bz2", ".zst")
+#: What flowctl does not decompress: fsspec reads the first file of a .zip alone, and takes others for text.
+_OTHER_CODECS = (".zip", ".xz", ".lzma", ".lz4", ".sz", ".snappy", ".7z", ".rar", ".tar", ".tgz", ".tbz2")
 _SEPARATOR = "\x1f"
 _OTHER_DELIMITERS = (";", "\t", "|")
 
@@ -75,8 +78,11 @@ class Format:
 
 
 def format_of(pattern: str, options: Mapping[str, Any]) -> Format:
-    """From ``format.type``, else from the pattern's extension; ``TableError`` if neither names a supported format."""
+    """From ``format.type``, else from the pattern's extension; ``TableError`` if neither names a supported format, or
+    the extension is of a compression that flowctl does not read."""
     name = options.get("type") or by_extension(pattern)
+    if name in (None, "csv", "jsonl"):
+        require_known_codec(pattern)
     if name not in get_args(FormatName):
         raise TableError(
             f"files of {pattern} have no format that this version reads",
@@ -84,6 +90,45 @@ def format_of(pattern: str, options: Mapping[str, Any]) -> Format:
         )
     declared = tuple(Column(column, types.parse(kind)) for column, kind in options.get("schema", {}).items())
     return Format(cast(FormatName, name), options, declared)
+
+
+def require_known_codec(path: str) -> None:
+    """``TableError`` for a text file, or a pattern of such files, that is compressed in another way than flowctl
+    reads."""
+    plain = _decompressed(path)
+    if ending := next((one for one in _OTHER_CODECS if plain.endswith(one)), None):
+        raise TableError(
+            f"{path} is compressed as {ending}; text files are read as they are, or as {', '.join(CODECS)}",
+            hint="Write it in one of these forms, or leave it out of the pattern in `from`",
+        )
+
+
+def require_types(format: Format) -> None:
+    """``TableError`` for the first column of ``format.schema`` or ``format.partitions`` whose type no text is read
+    as."""
+    schema = [("schema", column) for column in format.declared] if format.is_text else []
+    for key, column in (*schema, *(("partitions", column) for column in format.partitions)):
+        is_json = format.name == "jsonl" and key == "schema"
+        if not _is_of_text(column.type, is_json=is_json):
+            function = "unbase64" if column.type == types.BINARY else "from_json"
+            way = f"; with spark.url local[*], `columns.add` converts it, with {function}" if key == "schema" else ""
+            raise TableError(
+                f"column {column.name} of `format.{key}` is {types.short(column.type)}, which no text is read as",
+                hint=f"Set {column.name} to string, which keeps its text{way}",
+            )
+
+
+def _is_of_text(kind: types.DataType, *, is_json: bool) -> bool:
+    """JSON has structs, and arrays of what has no parts of its own: Spark's own reader takes apart no others."""
+    match kind:
+        case types.Array(types.Array() | types.Struct()):
+            return False
+        case types.Array(item):
+            return is_json and _is_of_text(item, is_json=True)
+        case types.Struct(fields):
+            return is_json and all(_is_of_text(of, is_json=True) for _, of in fields)
+        case _:
+            return kind != types.BINARY
 
 
 def own_only(format: Format) -> str:
@@ -99,10 +144,15 @@ def _is_set(format: Format, key: str) -> bool:
 
 def by_extension(pattern: str) -> FormatName | None:
     """The format that the extension names; None for one that this version does not read."""
-    plain = pattern.lower()
-    for ending in _COMPRESSED:
+    return _BY_EXTENSION.get(_decompressed(pattern).rpartition(".")[2])
+
+
+def _decompressed(path: str) -> str:
+    """In lower case, without the ending of a codec."""
+    plain = path.lower()
+    for ending in CODECS:
         plain = plain.removesuffix(ending)
-    return _BY_EXTENSION.get(plain.rpartition(".")[2])
+    return plain
 
 
 def columns_of_file(format: Format, opened: Callable[[], Any], path: str) -> tuple[Column, ...]:
@@ -196,10 +246,9 @@ def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[
         # Bytes below the header that are no text are found when the rows are read.
         text = io.TextIOWrapper(raw, encoding=given.encoding, errors=lenient(), newline="")
         # Python's csv allows only one character as delimiter.
-        lines = (line.replace(given.delimiter, _SEPARATOR) for line in text)
+        lines = (line.replace(given.delimiter, _SEPARATOR) for line in without_mark(text))
         found = next(csv.reader(lines, delimiter=_SEPARATOR, quotechar=given.quote), [])
-        header = [name.replace(_SEPARATOR, given.delimiter) for name in found]
-    names = [name.removeprefix("\ufeff") if at == 0 else name for at, name in enumerate(header)]
+        names = [name.replace(_SEPARATOR, given.delimiter) for name in found]
     "".join(names).encode()  # a surrogate stands for a byte that is no text: UnicodeError
     _check_header(names, path)
     if _other_delimiter(format, names):  # reported when the other files are known
@@ -211,6 +260,20 @@ def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[
         hint = f"Compare its header. If files may lack {lost}, give its type under `columns.types`, not `format.schema`"
         raise TableError(f"{path} has no column {lost}, which format.schema names", hint=hint)
     return tuple(known.get(name, Column(name, types.STRING)) for name in names)
+
+
+def marked_encoding(start: bytes) -> str:
+    """The encoding whose byte order mark a file begins with, other than UTF-8; empty if there is none. ``start`` has at
+    least four bytes if the file has."""
+    marks = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
+    marks |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # UTF-32 begins with the mark of UTF-16
+    return next((name for mark, name in marks.items() if start.startswith(mark)), "")
+
+
+def without_mark(lines: Iterable[str]) -> Iterator[str]:
+    """The lines of a file without its byte order mark: before a quote, it would make the quote part of the value."""
+    for at, line in enumerate(lines):
+        yield line if at else line.removeprefix("\ufeff")
 
 
 def _arrow_columns(schema: pa.Schema, path: str) -> tuple[Column, ...]:

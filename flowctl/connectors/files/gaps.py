@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from flowctl.connectors.files.formats import Format, format_of, own_only
+from flowctl.connectors.files.formats import Format, format_of, own_only, require_types
 from flowctl.connectors.gaps import Gap, unreachable_root
 from flowctl.engine.session import SAIL
 from flowctl.errors import TableError
@@ -16,11 +16,12 @@ GAPS: Mapping[str, str] = {
 
 
 def refuses(table: TableSpec) -> tuple[str, str] | None:
-    """Refuses files of an unknown format, and keys that the format does not have."""
+    """Refuses files of an unknown format, and keys and types that the format does not have."""
     if not isinstance(table.source, ObjectSource):
         return None
     try:
         format = format_of("/".join(table.source.parts), table.format)
+        require_types(format)
     except TableError as error:
         return error.message, error.hint
     if format.keeps_bad_rows and not format.is_text:

@@ -37,7 +37,7 @@ def groups_of(paths: Iterable[str]) -> list[Group]:
     for path in sorted(paths):
         folder, _, name = path.rpartition("/")
         above = _undivided(folder)
-        by_place.setdefault((above, above != folder, _ending(name)), []).append(path)
+        by_place.setdefault((above, above != folder, ending_of(name)), []).append(path)
     for (folder, is_divided, ending), inside in by_place.items():
         if is_divided:
             found.append(Group(f"{_below(folder)}**/*{_exactly(ending)}", tuple(inside), True, _name(folder)))
@@ -51,7 +51,7 @@ def merged(groups: Sequence[Group]) -> Group:
     first = groups[0].paths[0]
     folder, _, name = first.rpartition("/")
     paths = tuple(sorted(path for group in groups for path in group.paths))
-    return Group(f"{_below(folder)}*{_exactly(_ending(name))}", paths, True, _name(folder))
+    return Group(f"{_below(folder)}*{_exactly(ending_of(name))}", paths, True, _name(folder))
 
 
 def _of_folder(folder: str, ending: str, paths: Sequence[str]) -> list[Group]:
@@ -96,7 +96,8 @@ def _name(path: str) -> tuple[str, ...]:
     return tuple(path.split("/")[-2:])
 
 
-def _ending(name: str) -> str:
+def ending_of(name: str) -> str:
+    """The extension of a file's name, with that of its compression: ``.csv.gz``; empty if it has none."""
     found = _ENDINGS.search(name)
     return found[1] if found else ""
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.base import OpenContext
+from flowctl.connectors.files.formats import by_extension
+from flowctl.connectors.files.grouping import ending_of
 from flowctl.connectors.source import Missing, Relation
 from flowctl.errors import AccessDenied, TableError, TransientError
 from flowctl.model.position import FileStamp
@@ -84,20 +86,44 @@ def pattern_of(relation: Relation) -> str:
 def matching(root: FileRoot, pattern: str) -> tuple[FileStamp, ...]:
     """Files whose path below the root matches, sorted by path. ``*`` stays in one folder, ``**`` crosses folders. Names
     that begin with ``_`` or ``.`` are skipped, as Spark does: they are unfinished files. A folder with such a name is
-    searched only if the pattern names it."""
+    searched only if the pattern names it. ``TableError`` for a name that is no text."""
+    stamps = listed(root, pattern)
+    for stamp in stamps:
+        require_text(stamp.path)
+    return stamps
+
+
+def listed(root: FileRoot, pattern: str) -> tuple[FileStamp, ...]:
+    """As :func:`matching`, with those whose names are no text."""
     stamps = _on_disk(root, pattern) if root.is_local else _in_store(root, pattern)
     return tuple(sorted((stamp for stamp in stamps if not _is_hidden(stamp.path, pattern)), key=lambda one: one.path))
 
 
-def why_nothing(root: FileRoot, pattern: str) -> Missing:
-    """Why nothing matches: the resolved path, and similar names."""
+def require_text(path: str) -> None:
+    """``TableError`` for a path that neither state nor a column can hold: on a disk, a name can be any bytes."""
+    if (shown := shown_path(path)) != path:
+        raise TableError(
+            f"{shown} has a name that is not UTF-8", hint="Rename it, or leave it out of the pattern in `from`"
+        )
+
+
+def shown_path(path: str) -> str:
+    """The path for people: bytes that are not UTF-8 as ``\\xff``."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def why_nothing(root: FileRoot, pattern: str, kind: str | None) -> Missing:
+    """Why nothing matches: the resolved path, and similar names. ``kind`` is the format that the spec names."""
     place = f"{root.url}/{pattern}"
     stamps = _on_disk(root, pattern) if root.is_local else _in_store(root, pattern)
-    if hidden := next(iter(stamps), None):
+    if stamps:
+        hidden = shown_path(stamps[0].path)
         return Missing(
-            f"{place} matches only names that begin with _ or ., such as {hidden.path}, which are unfinished files",
+            f"{place} matches only names that begin with _ or ., such as {hidden}, which are unfinished files",
             "Rename the files, or name a folder of that name in `from`",
         )
+    if inside := _pattern_inside(root, pattern, kind):
+        return Missing(f"{place} is a folder, not a file", f"Write `{inside}` in `from`, for the files in it")
     folder = Path(root.url)
     if not root.is_local:
         return Missing(f"no file matches {place}", "Correct `from`, or let the credentials list it")
@@ -106,15 +132,29 @@ def why_nothing(root: FileRoot, pattern: str) -> Missing:
             break
         folder = folder / part
     if folder.is_dir():
-        others = sorted(entry.name for entry in folder.iterdir())[:5]
+        others = sorted(shown_path(entry.name) for entry in folder.iterdir())[:5]
         return Missing(
             f"no file matches {place}", f"{folder} has {', '.join(others)}" if others else f"{folder} is empty"
         )
     parent = next((above for above in folder.parents if above.is_dir()), folder)
-    near = nearest(
-        folder.name, (entry.name for entry in parent.iterdir()), "Correct `from`, or `path` of the connection"
-    )
+    names = [shown_path(entry.name) for entry in parent.iterdir()]
+    near = nearest(folder.name, names, "Correct `from`, or `path` of the connection")
     return Missing(f"no file matches {place}: the folder {folder} does not exist", near)
+
+
+def _pattern_inside(root: FileRoot, pattern: str, kind: str | None) -> str:
+    """The pattern of the files in the folder that ``pattern`` names, of one kind if there are several; empty if it
+    names none."""
+    folder = pattern.rstrip("/")
+    if not folder or _has_wildcard(folder):
+        return ""
+    for below in ("*", "**/*"):
+        paths = [stamp.path for stamp in listed(root, f"{folder}/{below}")]
+        of_kind = [path for path in paths if by_extension(path) == kind] or paths
+        endings = {ending_of(path.rpartition("/")[2]) for path in of_kind}
+        if endings:
+            return f"{folder}/{below}{endings.pop() if len(endings) == 1 else ''}"
+    return f"{folder}/*" if root.is_local and Path(root.url, folder).is_dir() else ""
 
 
 def _in_store(root: FileRoot, pattern: str) -> list[FileStamp]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.exact import require_possible, text_shape
+from flowctl.connectors.files.compressed import is_compressed
 from flowctl.connectors.files.formats import Format
 from flowctl.connectors.files.listing import FileRoot
 from flowctl.connectors.files.path_columns import path_columns, path_texts
@@ -21,7 +22,6 @@ from flowctl.connectors.refusal import PREFIX, file_hint, refusal
 from flowctl.connectors.source import PLACE_COLUMN
 from flowctl.engine import cost
 from flowctl.engine.session import has_jvm, most_at_once
-from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.position import FileStamp
 from flowctl.model.table_info import Column
@@ -65,9 +65,9 @@ def own_frame(
 def _shipped() -> tuple[ModuleType, ...]:
     """What executors run."""
     from flowctl.connectors import csv_text, decimal_text
-    from flowctl.connectors.files import csv_parts, json_parts, parts, text_parts, whole_parts
+    from flowctl.connectors.files import compressed, csv_parts, json_parts, parts, text_parts, whole_parts
 
-    return csv_text, decimal_text, csv_parts, json_parts, parts, text_parts, whole_parts
+    return csv_text, decimal_text, compressed, csv_parts, json_parts, parts, text_parts, whole_parts
 
 
 def _reader(
@@ -111,7 +111,7 @@ def _parts(
 ) -> Iterator[tuple[Part, int]]:
     """Each file in parts, with their sizes in bytes; whole if a part could not find where its lines begin, or which
     number they have."""
-    from flowctl.connectors.files.parts import Part, is_compressed
+    from flowctl.connectors.files.parts import Part
     from flowctl.connectors.files.text_parts import is_utf8
 
     is_whole = not format.is_text or format.csv.multiline or rejects or not is_utf8(format.csv.encoding)
@@ -159,18 +159,12 @@ def field_of(column: Column) -> Field:
 def nested_field(column: Column) -> Field:
     """A column whose values are text, or lists and objects of text."""
     match column.type:
-        case Array(Array() | Struct()):
-            short = types.short(column.type)
-            raise TableError(f"column {column.name}: JSON lines give no {short}", hint=NESTED_HINT)
         case Array(item):
             return typed_field(column, (nested_field(Column(column.name, item)),))
         case Struct(fields):
             return typed_field(column, tuple(nested_field(Column(name, kind)) for name, kind in fields))
         case _:
             return field_of(column)
-
-
-NESTED_HINT = "Declare it as string in format.schema, and take it apart with `columns.add`"
 
 
 def typed_field(column: Column, parts: tuple[Field, ...] = ()) -> Field:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flowctl.connectors.csv_text import UNEVEN, Field, converted
+from flowctl.connectors.files.compressed import is_compressed
 from flowctl.connectors.refusal import PREFIX
 
 
@@ -126,13 +127,6 @@ class PartReader(ABC):
 def _in_words(message: str) -> str:
     """Without its hint: nobody can follow it for a row that is kept apart."""
     return message.partition(" | ")[0].lstrip(": ").removeprefix(UNEVEN.partition(":")[0].strip()).lstrip(": ")
-
-
-def is_compressed(path: str) -> bool:
-    """As fsspec infers it from the name."""
-    from fsspec.utils import infer_compression
-
-    return infer_compression(path) is not None
 
 
 _FILE_BITS = 40  # up to eight million files of 1 TiB each

@@ -9,8 +9,9 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.exact import exactly
+from flowctl.connectors.files.compressed import is_compressed
 from flowctl.connectors.files.formats import Format, format_of, own_only
-from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
+from flowctl.connectors.files.listing import FileRoot, listed, matching, pattern_of
 from flowctl.connectors.files.own_reading import own_frame
 from flowctl.connectors.files.path_columns import path_columns
 from flowctl.connectors.files.schema import columns_of, merged, require_line_feeds
@@ -132,12 +133,13 @@ class FilesSnapshot(Snapshot):
 
     def _files(self, interval: Interval | None) -> tuple[FileStamp, ...]:
         """The files of the interval, unchanged since the plan; without an interval, all that exist now."""
-        here = matching(self.root, pattern_of(self.relation))
+        pattern = pattern_of(self.relation)
         if interval is None:
-            return here
+            return matching(self.root, pattern)
         wanted = interval.files_read
         if wanted is None:
             raise TableError("the interval does not say which files it reads", hint="Plan again")
+        here = listed(self.root, pattern)  # a name that is no text is of a file that came since
         gone = sorted(stamp.path for stamp in set(wanted) - set(here))
         if gone:
             raise TableError(
@@ -202,8 +204,6 @@ def error_of_read(text: str, pattern: str) -> TableError | None:
     if "CSV header does not conform" in text:
         return TableError(f"a file of {pattern} has a different header from the others", hint=_MALFORMED_HINT)
     if "MALFORMED_RECORD" in text or "FAILED_READ_FILE" in text:
-        from flowctl.connectors.files.parts import is_compressed
-
         file = re.search(r"file:?\s*((?:file|s3a?|gs|abfss?)://?\S+?)[.,]?(?:\s|$)", text)
         where = file[1] if file else pattern
         codec = "is not compressed as its name indicates, or is incomplete, or " if is_compressed(where) else ""

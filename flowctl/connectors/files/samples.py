@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -12,6 +13,7 @@ from typing import Any
 
 from flowctl.connectors.csv_dialect import Csv
 from flowctl.connectors.exact import text_shape
+from flowctl.connectors.files.formats import marked_encoding
 from flowctl.model import types
 from flowctl.model.types import Array, DataType
 
@@ -25,6 +27,7 @@ _DELIMITERS = (",", ";", "\t", "|")
 #: The first type that fits all values is proposed; text fits always.
 _KINDS = (types.INT64, types.DATE, types.TIMESTAMP_NTZ, types.TIMESTAMP)
 _LONGEST_INTEGER = 18
+_USUAL_ENCODING = "utf-8-sig"  # UTF-8, perhaps with a byte order mark
 
 Opened = Callable[[], Any]
 
@@ -34,12 +37,8 @@ def csv_format(opened: Opened) -> tuple[dict[str, Any], list[list[str]]]:
     reading decompressed bytes."""
     with opened() as raw:
         start = raw.read(CSV_BYTES)
-    format: dict[str, Any] = {}
-    try:
-        text = _cut(start).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        format["encoding"] = "windows-1252"
-        text = _cut(start).decode("windows-1252", "replace")
+    encoding, text = _decoded(start)
+    format: dict[str, Any] = {"encoding": encoding} if encoding != _USUAL_ENCODING else {}
     delimiter = _delimiter(text)
     if delimiter != Csv.delimiter:
         format["delimiter"] = delimiter
@@ -68,7 +67,7 @@ def json_schema(files: Iterable[Opened]) -> tuple[dict[str, str], bool]:
     is_whole = True
     for opened in files:
         with opened() as raw:
-            lines = iter(io.TextIOWrapper(raw, encoding="utf-8", errors="replace"))
+            lines = iter(io.TextIOWrapper(raw, encoding=_USUAL_ENCODING, errors="replace"))
             for line in islice(lines, JSON_LINES):
                 for name, value in _object(line).items():
                     seen[name] = _together(seen[name], _kind(value)) if name in seen else _kind(value)
@@ -124,9 +123,16 @@ def _fits(text: str, kind: DataType) -> bool:
     return re.match(text_shape(kind), text) is not None
 
 
-def _cut(start: bytes) -> bytes:
-    """Up to the last whole line, if the file goes on."""
-    return start[: start.rfind(b"\n") + 1] if len(start) == CSV_BYTES and b"\n" in start else start
+def _decoded(start: bytes) -> tuple[str, str]:
+    """The encoding that a file seems to have, and its text, up to the last whole line if the file goes on."""
+    is_whole = len(start) < CSV_BYTES
+    encoding = marked_encoding(start) or _USUAL_ENCODING
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(start, is_whole)
+    except UnicodeDecodeError:
+        encoding = "windows-1252"
+        text = start.decode(encoding, "replace")
+    return encoding, text if is_whole or "\n" not in text else text[: text.rfind("\n") + 1]
 
 
 def _delimiter(text: str) -> str:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
-from flowctl.connectors.files.formats import Format, check_delimiters, columns_of_file
+from flowctl.connectors.files.compressed import is_compressed, open_bytes
+from flowctl.connectors.files.formats import (
+    Format,
+    check_delimiters,
+    columns_of_file,
+    marked_encoding,
+    require_known_codec,
+    without_mark,
+)
 from flowctl.connectors.files.listing import FileRoot
 from flowctl.connectors.files.path_columns import with_path_columns
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
@@ -27,13 +36,12 @@ def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> d
     system, base = root.file_system()
 
     def read(stamp: FileStamp) -> tuple[Column, ...]:
-        compression = "infer" if format.is_text else None
+        if format.is_text:
+            require_known_codec(stamp.path)
+        opening = open_bytes if format.is_text else _open_file
+        opened = partial(opening, system, f"{base}/{stamp.path}", _HEADER_BYTES)
         try:
-            columns = columns_of_file(
-                format,
-                lambda: system.open(f"{base}/{stamp.path}", "rb", compression=compression, block_size=_HEADER_BYTES),
-                stamp.path,
-            )
+            columns = columns_of_file(format, opened, stamp.path)
             return with_path_columns(format, stamp.path, columns)
         except FlowctlError:
             raise
@@ -46,6 +54,10 @@ def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> d
     return found
 
 
+def _open_file(system: Any, path: str, block_bytes: int) -> Any:
+    return system.open(path, "rb", block_size=block_bytes)
+
+
 def require_line_feeds(root: FileRoot, format: Format, paths: Sequence[str]) -> None:
     """``TableError`` for a CSV whose first row ends in a carriage return: if values may have line breaks, Spark's own
     reader takes the first one in a file as its line ending and replaces it with line feeds, also in values."""
@@ -54,10 +66,10 @@ def require_line_feeds(root: FileRoot, format: Format, paths: Sequence[str]) -> 
     system, base = root.file_system()
 
     def ends_in_return(path: str) -> bool:
-        with system.open(f"{base}/{path}", "rb", compression="infer", block_size=_HEADER_BYTES) as raw:
+        with open_bytes(system, f"{base}/{path}", _HEADER_BYTES) as raw:
             text = io.TextIOWrapper(raw, encoding=format.csv.encoding, newline="")
             lines: list[str] = []
-            next(csv.reader(_kept(text, lines), quotechar=format.csv.quote), None)
+            next(csv.reader(_kept(without_mark(text), lines), quotechar=format.csv.quote), None)
             return any(line.endswith(("\r", "\r\n")) for line in (*lines[:1], *lines[-1:]))
 
     with ThreadPoolExecutor(_PARALLEL) as pool:
@@ -79,8 +91,6 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
     """The error for one file, without the file's content. Only errors of the store itself are transient."""
     import csv
 
-    from flowctl.connectors.files.parts import is_compressed
-
     match error:
         case FileNotFoundError():
             return TableError(f"{path} was removed after it was listed", hint="Plan again")
@@ -93,7 +103,9 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
         case OSError(strerror=str(reason)):
             return TableError(f"{path} cannot be read: {reason}", hint="Check the disk and the file")
         case UnicodeError():
-            marked = _marked_encoding(root, path)
+            system, base = root.file_system()
+            with open_bytes(system, f"{base}/{path}", _HEADER_BYTES) as stream:
+                marked = marked_encoding(stream.read(4))
             hint = "Fix it, or set its encoding with `format.encoding`"
             hint = f"Set `format.encoding: {marked}`, whose mark it begins with" if marked else hint
             return TableError(f"{path} is not {format.csv.encoding} text", hint=hint)
@@ -109,16 +121,6 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
             return TableError(f"{path} cannot be read as {format.name}: {reason}", hint=hint)
 
 
-def _marked_encoding(root: FileRoot, path: str) -> str:
-    """The encoding whose byte order mark a file begins with, other than UTF-8; empty if there is none."""
-    system, base = root.file_system()
-    with system.open(f"{base}/{path}", "rb", compression="infer", block_size=_HEADER_BYTES) as stream:
-        start = stream.read(4)
-    marks = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
-    marks |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # UTF-32 begins with the mark of UTF-16
-    return next((name for mark, name in marks.items() if start.startswith(mark)), "")
-
-
 def merged(found: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
     """The columns of all files, in order of appearance; nullable if a file does not have them. A column may be wider in
     some files; any other difference of types is an error that names both files."""
@@ -127,8 +129,10 @@ def merged(found: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
     for path, of_file in found.items():
         for column in of_file:
             before = columns.get(column.name)
-            columns[column.name] = column if before is None else _common(before, column, origin[column.name], path)
-            origin.setdefault(column.name, path)
+            common = column if before is None else _common(before, column, origin[column.name], path)
+            if before is None or common.type != before.type:
+                origin[column.name] = path  # the first file of that type
+            columns[column.name] = common
     everywhere = set.intersection(*({column.name for column in of_file} for of_file in found.values()))
     return tuple(column if column.name in everywhere else replace(column, nullable=True) for column in columns.values())
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors import refusal
 from flowctl.connectors.base import Capabilities
-from flowctl.connectors.files.formats import format_of
+from flowctl.connectors.files.formats import format_of, require_types
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of, why_nothing
 from flowctl.connectors.files.reading import FilesSnapshot, error_of_read
 from flowctl.connectors.files.schema import columns_of, lacking, merged, only_without
@@ -54,7 +54,7 @@ class FilesSource(DirectSource):
         }
 
     def why_missing(self, relation: Relation) -> Missing:
-        return why_nothing(self.root, pattern_of(relation))
+        return why_nothing(self.root, pattern_of(relation), relation.format.get("type"))
 
     def describe_files(
         self, relation: Relation, read: Mapping[str, FileStamp]
@@ -65,6 +65,7 @@ class FilesSource(DirectSource):
         if not stamps:
             return None, _watermark(stamps)
         format = format_of(pattern, relation.format)
+        require_types(format)
         unread = [stamp for stamp in stamps if read.get(stamp.path) != stamp]
         found = columns_of(self.root, format, sorted({*unread, *stamps[-_READ_FILES:]}, key=lambda one: one.path))
         watermark, columns = _watermark(stamps), merged(found)

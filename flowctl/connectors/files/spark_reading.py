@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.formats import Format
-from flowctl.connectors.files.own_reading import NESTED_HINT
 from flowctl.connectors.refusal import PREFIX, file_hint
 from flowctl.connectors.source import PLACE_COLUMN
 from flowctl.engine.session import has_jvm
@@ -204,4 +203,5 @@ def _json_value(parent: str, column: Column) -> Expression:
             hint = file_hint(column.name) if parent == "$[0]" else ""
             return exactly(f.variant_get(_JSON, path, "string"), text, column, hint)
         case _:
-            raise TableError(f"column {column.name}: JSON lines give no {types.short(column.type)}", hint=NESTED_HINT)
+            what = f"column {column.name} is {types.short(column.type)}, which Spark itself does not read from JSON"
+            raise TableError(what, hint="Run this flow with spark.url local[*] or sail")

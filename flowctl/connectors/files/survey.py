@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.files.compressed import open_bytes
 from flowctl.connectors.files.formats import by_extension
 from flowctl.connectors.files.grouping import Group, groups_of, merged
-from flowctl.connectors.files.listing import FileRoot, matching, plain_folders
+from flowctl.connectors.files.listing import FileRoot, listed, plain_folders, shown_path
 from flowctl.connectors.files.path_columns import levels_of
-from flowctl.connectors.files.samples import FILES, csv_format, csv_types, json_schema
+from flowctl.connectors.files.samples import CSV_BYTES, FILES, csv_format, csv_types, json_schema
 from flowctl.connectors.source import Relation
 from flowctl.connectors.survey import Details, Survey, Surveyed, Wanted
 from flowctl.errors import FlowctlError
@@ -26,11 +28,19 @@ _COMPARED = 200
 
 
 def survey_files(source: FilesSource, wanted: Wanted) -> Survey:
-    paths = [stamp.path for stamp in matching(source.root, "**")]
-    known = [path for path in paths if by_extension(path) and wanted(ObjectName((path,)))]
-    groups = [group for group in groups_of(known) if not _is_of_lake(source.root, group)]
-    tables = [_surveyed(source, group) for group in groups]
-    return Survey(tuple(_together(source, tables)))
+    paths = [stamp.path for stamp in listed(source.root, "**")]
+    known = [path for path in paths if by_extension(path) and wanted(ObjectName((shown_path(path),)))]
+    unnamed = [path for path in known if shown_path(path) != path]
+    groups = groups_of(path for path in known if shown_path(path) == path)
+    tables = [_surveyed(source, group) for group in groups if not _is_of_lake(source.root, group)]
+    return Survey((*_together(source, tables), *map(_unnamed, unnamed)))
+
+
+def _unnamed(path: str) -> Surveyed:
+    """A file whose name is no text, which stops every table that it belongs to."""
+    object = ObjectName((shown_path(path),))
+    refused = "its name is not UTF-8. Rename it"
+    return Surveyed(object, None, Details(refused=refused), {}, False, object.parts)
 
 
 def _is_of_lake(root: FileRoot, group: Group) -> bool:
@@ -77,7 +87,7 @@ def _format(root: FileRoot, group: Group) -> tuple[dict[str, Any], tuple[str, ..
     """The keys of `format`, and what is to be decided about them."""
     system, base = root.file_system()
     looked_at = [group.paths[0], *group.paths[-(FILES - 1) :]] if len(group.paths) > 1 else list(group.paths)
-    opened = [partial(system.open, f"{base}/{path}", "rb", compression="infer") for path in dict.fromkeys(looked_at)]
+    opened = [partial(open_bytes, system, f"{base}/{path}", CSV_BYTES) for path in dict.fromkeys(looked_at)]
     try:
         match by_extension(group.paths[0]):
             case "csv":
@@ -89,7 +99,7 @@ def _format(root: FileRoot, group: Group) -> tuple[dict[str, Any], tuple[str, ..
                 return ({"schema": schema} if schema else {}), tuple(_about_json(group, is_whole, len(opened)))
             case _:
                 return {}, ()
-    except (OSError, EOFError, ValueError):
+    except (OSError, EOFError, ValueError, zlib.error):
         return {}, ()  # describing the file fails with the reason
 
 

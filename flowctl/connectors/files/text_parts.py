@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from flowctl.connectors.csv_text import Field, Misfit
+from flowctl.connectors.files.compressed import open_bytes
 from flowctl.connectors.files.parts import BadRow, Part, PartReader, Piece
 from flowctl.connectors.refusal import PREFIX
 
@@ -137,8 +138,8 @@ class TextReader(PartReader):
             return {rows[row]: message for row, message in misfit.rows.items()}
         if not misfit.texts:
             return {}
-        written = {text.strip(): message for text, message in misfit.texts.items()}
-        found = ((at, written.get(texts[at].decode().strip())) for at in chosen)
+        written = {text.strip("\r\n"): message for text, message in misfit.texts.items()}
+        found = ((at, written.get(texts[at].decode().strip("\r\n"))) for at in chosen)
         return {at: message for at, message in found if message is not None}
 
     def _rows_among(
@@ -185,8 +186,7 @@ class TextReader(PartReader):
 
         system, base = fsspec.core.url_to_fs(self.url, use_listings_cache=False, **self.options)
         whole = f"{str(base).rstrip('/')}/{path}"
-        # Buffered, because fsspec's own readline reads a block for each line; s3fs' blocks have 50 MiB unless told.
-        raw = io.BufferedReader(system.open(whole, "rb", compression="infer", block_size=_BLOCK_BYTES))
+        raw = open_bytes(system, whole, _BLOCK_BYTES)
         return raw if is_utf8(self.encoding) else _Recoded(raw, self.encoding)
 
     def _shown(self, row: bytes) -> str:

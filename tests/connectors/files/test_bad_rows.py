@@ -29,8 +29,8 @@ COLUMNS = (Column("n", types.INT32), Column("t", types.STRING))
 
 
 def csv_reader(folder: Path, **given: Any) -> CsvReader:
-    multiline = given.pop("multiline", True)
-    text = CsvText(tuple(map(field_of, COLUMNS)), ",", '"', "", multiline)
+    delimiter, multiline = given.pop("delimiter", ","), given.pop("multiline", True)
+    text = CsvText(tuple(map(field_of, COLUMNS)), delimiter, '"', "", multiline)
     usual = {"has_header": True, "rejects": True, "has_places": True}
     return CsvReader(url=str(folder), options={}, text=text, **{**usual, **given})
 
@@ -146,6 +146,28 @@ def test_without_multiline_a_row_with_a_line_break_is_bad_as_a_whole(
     assert found.good == good
     assert [one[:2] for one in found.bad] == [one[:2] for one in bad]
     assert all(wanted in reason for (_, _, reason), (_, _, wanted) in zip(found.bad, bad, strict=True))
+
+
+@pytest.mark.parametrize(("delimiter", "kept"), [(",", ",,"), ("\t", "\t\t"), (" ", "   "), (";", " ; ; ")])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_a_line_is_blank_only_without_a_delimiter(tmp_path: Path, delimiter: str, kept: str, ending: str) -> None:
+    lines = [f"n{delimiter}t", "", kept, f"{delimiter}", "\u00a0", f"1{delimiter}a", kept]
+    (tmp_path / "t.csv").write_bytes(ending.join([*lines, ""]).encode())
+    found = read(csv_reader(tmp_path, delimiter=delimiter), "t.csv")
+    assert found.good == [(None, None), (1, "a")]
+    count = kept.count(delimiter) + 1
+    assert found.bad == [(line, kept, f"it has {count} values, not 2") for line in (3, 7)]
+    assert "t.csv line 3 holds a row" in refused(csv_reader(tmp_path, delimiter=delimiter, rejects=False), "t.csv")
+
+
+def test_spaces_in_a_file_with_one_column_are_a_value(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("t\n \n\n\t\na\n")
+    text = CsvText((field_of(COLUMNS[1]),), "\t", '"', "", False)
+    reader = CsvReader(url=str(tmp_path), options={}, text=text, has_header=True, rejects=True)
+    rows = [row for batch in reader.batches(Part("t.csv")) for row in batch.to_pylist()]
+    assert [(row["t"], row["_flowctl_line"], row["_flowctl_raw"]) for row in rows] == [
+        (" ", None, None), (None, 4, "\t"), ("a", None, None),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import csv
 import datetime as dt
-import gzip
 import io
 import math
 from collections.abc import Sequence
@@ -191,15 +189,6 @@ def test_byte_order_marks(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes("\ufeffa,b\n\ufeffc,d\n".encode())
     reading = reader(tmp_path, ["string", "string"])
     assert rows_of(reading, Part("t.csv", 0, 3), Part("t.csv", 3, 16)) == [("a", "b"), ("\ufeffc", "d")]
-
-
-@pytest.mark.parametrize("ending", ["gz", "bz2", "zst"])
-def test_compressed_files(tmp_path: Path, ending: str) -> None:
-    import zstandard
-
-    compress = {"gz": gzip.compress, "bz2": bz2.compress, "zst": zstandard.compress}[ending]
-    (tmp_path / f"t.csv.{ending}").write_bytes(compress(b"a,b\n" * 1000))
-    assert len(rows_of(reader(tmp_path, ["string", "string"]), Part(f"t.csv.{ending}", 0, None))) == 1000
 
 
 def test_no_secret_shows() -> None:

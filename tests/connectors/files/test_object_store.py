@@ -71,12 +71,14 @@ def test_a_changed_file(spark: SparkSession, s3_server: Any, s3_bucket: str) -> 
     assert before != after
 
 
-@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
 def test_a_header_is_all_that_a_plan_reads(
     s3_server: Any, s3_bucket: str, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     import gzip
     import random
+
+    import zstandard
 
     rows = b"".join(b"%d,%d\n" % (id, random.getrandbits(64)) for id in range(50_000))
     content = b"id,v\n" + rows
@@ -89,7 +91,8 @@ def test_a_header_is_all_that_a_plan_reads(
 
     monkeypatch.setattr(s3fs.S3File, "_fetch_range", counted)
     with inbox(s3_server, s3_bucket) as (store, source):
-        stored = gzip.compress(content) if ending else content
+        compress = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[ending]
+        stored = compress(content)
         store.pipe_file(f"{s3_bucket}/inbox/1.csv{ending}", stored)
         info = describe(source, files(f"*.csv{ending}"))
     assert [column.name for column in info.columns] == ["id", "v"]

@@ -104,7 +104,11 @@ def test_partitions_and_paths(spark: SparkSession, inbox: Path, source: Any, for
         ("day=%ff/1.csv", {"partitions": {"day": "string"}}, r"the folder %ff is not encoded as UTF-8"),
         ("ID=1/1.csv", {"partitions": {"ID": "string"}}, r"has a column id, and a folder id=… in its path"),
         ("id=1/1.csv", {"partitions": {"id": "int"}}, r"id=1/1\.csv has a column id, and a folder id=… in its path"),
-        ("day=1/1.csv", {"partitions": {"day": "binary"}}, r"column day cannot be read as binary"),
+        (
+            "day=1/1.csv",
+            {"partitions": {"day": "binary"}},
+            r"column day of `format.partitions` is binary, which no text is read as",
+        ),
     ],
 )
 def test_paths_that_do_not_fit(inbox: Path, source: Any, path: str, given: dict[str, Any], message: str) -> None:

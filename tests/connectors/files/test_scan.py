@@ -93,3 +93,39 @@ def test_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(str(tmp_path), layout=FilesLayout("csv"))
     table.write([], 1)
     assert table.target.scan(spark, OBJECT, table.columns).collect() == []
+
+
+@pytest.mark.needs("files that flowctl reads")
+def test_arrays_of_structs_come_back_from_json(spark: SparkSession, tmp_path: Path, scratch: Buffer) -> None:
+    kind = types.Array(types.Struct((("a", types.INT64), ("more", types.Array(types.Array(types.STRING))))))
+    columns = (Column("id", types.INT64), Column("x", kind), Column("data", types.Array(types.BINARY)))
+    table = Table(str(tmp_path / "files"), layout=FilesLayout("jsonl"), columns=columns, buffer=scratch)
+    rows = [{"id": 1, "x": [{"a": 1, "more": [["b", None], None, []]}, None], "data": [b"c"]}, {"id": 2, "x": []}]
+    table.write(rows, 1)
+    found = table.target.scan(spark, OBJECT, columns[:2]).toArrow().to_pylist()
+    assert sorted(found, key=lambda row: row["id"]) == [{"id": row["id"], "x": row["x"]} for row in rows]
+
+
+@pytest.mark.parametrize(
+    "kind", [types.INT32, types.Decimal(5, 1), types.BOOL, types.DOUBLE, types.DATE, types.TIMESTAMP], ids=str
+)
+@pytest.mark.long_on_spark
+def test_nulls_of_the_only_column_come_back(spark: SparkSession, tmp_path: Path, scratch: Buffer, kind: Any) -> None:
+    columns = (Column("v", kind),)
+    table = Table(str(tmp_path / "files"), layout=FilesLayout("csv"), columns=columns, buffer=scratch)
+    table.write([{"v": None}, {"v": None}], 1)
+    assert table.target.scan(spark, OBJECT, columns).toArrow().to_pylist() == [{"v": None}, {"v": None}]
+    assert table.target.scan(spark, OBJECT, columns).count() == 2 == table.info().rows.value
+
+
+@pytest.mark.long_on_spark
+def test_nulls_and_empty_texts_of_the_only_column_come_back(
+    spark: SparkSession, tmp_path: Path, scratch: Buffer
+) -> None:
+    columns = (Column("v", types.STRING),)
+    layout = FilesLayout("csv", null_value="\\N")
+    table = Table(str(tmp_path / "files"), layout=layout, columns=columns, buffer=scratch)
+    rows = [{"v": None}, {"v": ""}, {"v": " "}, {"v": None}, {"v": "a"}]
+    table.write(rows, 1)
+    found = table.target.scan(spark, OBJECT, columns).toArrow().to_pylist()
+    assert sorted(found, key=repr) == sorted(rows, key=repr)

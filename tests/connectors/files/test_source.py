@@ -243,6 +243,28 @@ def test_what_a_plan_says_of_files_it_cannot_understand(
         source.describe([relation])
 
 
+@pytest.mark.parametrize(
+    ("form", "kind", "text"),
+    [
+        ("jsonl", "array<struct<a: bigint>>", '[{"a":1}]'),
+        ("jsonl", "array<array<string>>", '[["x"]]'),
+        ("jsonl", "struct<a: array<binary>>", '{"a":["YQ=="]}'),
+        ("csv", "array<string>", '["x"]'),
+        ("csv", "binary", "YQ=="),
+    ],
+)
+def test_a_type_that_no_text_is_read_as_stops_the_plan(
+    spark: SparkSession, inbox: Path, source: Any, form: str, kind: str, text: str
+) -> None:
+    doubled = text.replace('"', '""')
+    (inbox / f"t.{form}").write_text(f'{{"v": {text}}}\n' if form == "jsonl" else f'v,w\n"{doubled}",x\n')
+    with pytest.raises(TableError, match=r"column v of `format\.schema` is .*, which no text is read as") as refused:
+        source.describe([files(f"t.{form}", schema={"v": kind})])
+    assert refused.value.hint.startswith("Set v to string")
+    (read,) = spark_rows(spark, source, files(f"t.{form}", schema={"v": "string"}))
+    assert read["v"] == text
+
+
 def test_parquet_brings_its_types(spark: SparkSession, inbox: Path, source: Any) -> None:
     data = pa.table(
         {
@@ -277,8 +299,16 @@ def test_columns_of_all_files_come_together(spark: SparkSession, inbox: Path, so
     read = sorted(spark_rows(spark, source, relation), key=lambda row: row["id"])
     assert read == [{"id": 1, "extra": None}, {"id": 2**40, "extra": "x"}]
     pq.write_table(pa.table({"id": ["three"]}), inbox / "3.parquet")
-    with pytest.raises(TableError, match=r"column id is bigint in .*2?\.parquet and string in 3\.parquet"):
+    with pytest.raises(TableError, match=r"column id is bigint in 2\.parquet and string in 3\.parquet"):
         source.describe([relation])
+
+
+def test_of_files_with_different_types_the_one_that_has_the_type_is_named(inbox: Path, source: Any) -> None:
+    kinds = (pa.decimal128(5, 2), pa.decimal128(10, 4), pa.decimal128(7, 2), pa.int32())
+    for at, kind in enumerate(kinds, 1):
+        pq.write_table(pa.table({"d": pa.array([None], kind)}), inbox / f"{at}.parquet")
+    with pytest.raises(TableError, match=r"d is decimal\(10,4\) in 2\.parquet and int in 4\.parquet"):
+        source.describe([files("*.parquet")])
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])

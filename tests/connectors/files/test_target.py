@@ -211,6 +211,26 @@ def test_csv_tells_null_from_empty_text_and_keeps_every_number(tmp_path: Path) -
     assert len(table.data_files()) == 1
 
 
+@pytest.mark.parametrize("header", [True, False])
+def test_a_null_of_the_only_column_is_a_row(tmp_path: Path, header: bool) -> None:
+    columns = (Column("n", types.INT32),)
+    table = Table(str(tmp_path), layout=FilesLayout("csv", header=header, quote="'"), columns=columns)
+    table.write([{"n": 1}, {"n": None}], 1)
+    assert table.contents() == [b"'n'\n1\n''\n" if header else b"1\n''\n"]
+    other = replace(table, layout=FilesLayout("csv", null_value="NULL"), columns=(Column("note", types.STRING),))
+    other.write([{"note": ""}, {"note": None}], 2, "truncate")
+    assert other.contents() == [b'"note"\n""\nNULL\n']
+
+
+@pytest.mark.parametrize("kind", [types.STRING, types.BINARY], ids=str)
+def test_text_as_the_only_column_needs_a_text_for_null(tmp_path: Path, kind: types.DataType) -> None:
+    table = Table(str(tmp_path), layout=FilesLayout("csv"), columns=(Column("note", kind),))
+    with pytest.raises(StoppedByPolicy, match="column note is the only one") as refused:
+        table.write([], 1)
+    assert refused.value.hint.startswith("Set `null_value` in `to.format`")
+    replace(table, layout=FilesLayout("csv", null_value="\\N")).write([{"note": None}], 1)
+
+
 @pytest.mark.parametrize(
     ("layout", "kind", "value"),
     [

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from flowctl import delays
-from flowctl.connectors.files.listing import FileRoot
+from flowctl.connectors.files.listing import FileRoot, shown_path
 from flowctl.connectors.files.sink.manifest import Manifest, file_name, manifest_of, version_of
 from flowctl.errors import AbortRun, AccessDenied, TableError, TransientError
 from flowctl.storage import access
@@ -146,7 +146,7 @@ class TableFolder:
         """The name of something that flowctl has not written here; None if there is nothing."""
         with self.own_errors():
             names = [name for name in self._names("") if name != OWN and not _NAME.fullmatch(name)]
-        return min(names, default=None)
+        return min(map(shown_path, names), default=None)
 
     def full(self, path: str) -> str:
         return f"{self.file_system_root[1]}/{path}"

@@ -20,7 +20,8 @@ _GREGORIAN_MICROSECOND = _GREGORIAN_DAY * 86_400_000_000
 
 
 def refuse_columns(columns: Sequence[Column], layout: FilesLayout) -> None:
-    """Raises :class:`StoppedByPolicy` for the first column whose type the format does not have."""
+    """Raises :class:`StoppedByPolicy` for the first column whose type the format does not have, and for text as the
+    only column of CSV without a text for null: readers skip an empty line, and an empty text is a value."""
     for column in columns:
         is_nested = isinstance(column.type, Array | Struct)
         if layout.format == "csv" and is_nested:
@@ -35,6 +36,12 @@ def refuse_columns(columns: Sequence[Column], layout: FilesLayout) -> None:
                 f"column {column.name} is {types.short(column.type)}, and Spark reads no zoned timestamps of ORC",
                 hint="Write parquet" if is_nested else f"Write parquet, or leave out the zone with `{rule}`",
             )
+    is_alone = layout.format == "csv" and not layout.null_value and len(columns) == 1
+    if is_alone and columns[0].type in (types.STRING, types.BINARY):
+        raise StoppedByPolicy(
+            f"column {columns[0].name} is the only one, so a null would be an empty line, which readers of CSV skip",
+            hint="Set `null_value` in `to.format`, such as NULL or \\N",
+        )
 
 
 def require_gregorian(values: pa.Array, kind: DataType, name: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.buffered import Overflowing, frame_of
 from flowctl.connectors.files.formats import Format
-from flowctl.connectors.files.listing import matching
+from flowctl.connectors.files.listing import listed
 from flowctl.connectors.files.reading import FilesSnapshot
 from flowctl.connectors.files.sink.folder import TableFolder
 from flowctl.connectors.files.sink.manifest import Manifest
@@ -51,7 +51,10 @@ def scan(
 
 
 def _of_text(spark: SparkSession, folder: TableFolder, manifest: Manifest, columns: Sequence[Column]) -> DataFrame:
-    stored = tuple(_readable(column, manifest) for column in manifest.columns)
+    names = {column.name for column in columns}
+    is_json = manifest.dialect.format == "jsonl"  # others need not be read: a guard counts rows by one column
+    needed = [column for column in manifest.columns if column.name in names or not is_json]
+    stored = tuple(_readable(column, manifest) for column in needed)
     relation = Relation(ObjectName(("*",)), format=_options(manifest, stored))
     info = TableInfo(ObjectName(("*",)), stored, manifest.id)
     position = FilesPosition(_stamps(folder, manifest))
@@ -84,7 +87,7 @@ def _of_orc(
 
 
 def _stamps(folder: TableFolder, manifest: Manifest) -> tuple[FileStamp, ...]:
-    here = {stamp.path: stamp for stamp in matching(folder.root, "*")}
+    here = {stamp.path: stamp for stamp in listed(folder.root, "*")}
     if lost := next((file.path for file in manifest.files if file.path not in here), None):
         raise TableError(f"{folder.root.url} has lost {lost}", hint="Put the file back, or run with --full-refresh")
     return tuple(here[file.path] for file in manifest.files)

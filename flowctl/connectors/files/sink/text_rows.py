@@ -28,14 +28,16 @@ def csv_header(columns: Sequence[Column], layout: FilesLayout) -> bytes:
 
 
 def csv_lines(batch: pa.RecordBatch, columns: Sequence[Column], layout: FilesLayout) -> bytes:
-    """Text, and bytes as base64, is in quotes, which are doubled within it; nulls never are."""
+    """Text, and bytes as base64, is in quotes, which are doubled within it; nulls are not, unless they would be an
+    empty line, which readers skip. Only columns of other types than text are alone without a ``null_value``."""
     import pyarrow.compute as pc
 
-    values = [_csv_values(batch.column(column.name), column, layout) for column in columns]
+    null = layout.null_value or (layout.quote * 2 if len(columns) == 1 else "")
+    values = [_csv_values(batch.column(column.name), column, layout, null) for column in columns]
     return _joined(pc.binary_join_element_wise(*values, layout.delimiter))
 
 
-def _csv_values(values: pa.Array, column: Column, layout: FilesLayout) -> pa.StringArray:
+def _csv_values(values: pa.Array, column: Column, layout: FilesLayout, null: str) -> pa.StringArray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -48,7 +50,7 @@ def _csv_values(values: pa.Array, column: Column, layout: FilesLayout) -> pa.Str
     if column.type in (types.STRING, types.BINARY):
         quote = layout.quote
         found = pc.binary_join_element_wise(quote, pc.replace_substring(found, quote, quote * 2), quote, "")
-    return pc.fill_null(found, pa.scalar(layout.null_value))
+    return pc.fill_null(found, pa.scalar(null))
 
 
 def _csv_texts(values: pa.Array, column: Column) -> Any:
