@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from flowctl.connectors.stream import StreamProblem
 from flowctl.model import types
 from flowctl.model.table_info import TableInfo
-from flowctl.model.types import Array, Decimal
+from flowctl.model.types import Array, Decimal, Struct
 from flowctl.plan.case import Case
 from flowctl.plan.finding import Stop
 from flowctl.plan.partitions import Moved, moved_partitions
@@ -26,7 +26,13 @@ def first_stream_stop(case: Case) -> Stop | None:
     source, table = case.observed.source, case.table
     if source is None:
         return None
-    return _no_key(table) or _changed_key(table) or _unknown_row(table, source) or _unsent(table, source)
+    return (
+        _no_key(table)
+        or _changed_key(table)
+        or _nested_key(table, source)
+        or _unknown_row(table, source)
+        or _unsent(table, source)
+    )
 
 
 def stop_if_partitions_moved(case: Case, stream: StreamSpec) -> Stop | None:
@@ -88,6 +94,19 @@ def _changed_key(table: TableSpec) -> Stop | None:
         if rule:
             what = f'{rule} changes the key column "{name}", by which the changes of a stream find their rows'
             return Stop(what, "Copy key columns as they are", rule)
+    return None
+
+
+def _nested_key(table: TableSpec, source: TableInfo) -> Stop | None:
+    """Changes of one row are brought together by its key."""
+    if table.mode == "append":
+        return None
+    for name in source_key(table):
+        column = source.column(name)
+        if column is not None and isinstance(column.type, Array | Struct):
+            what = f'the key column "{name}" is {types.short(column.type)}, by which no changes of a row are found'
+            how = "Name another `key`, with mode append copy every change, or read the table without the stream"
+            return Stop(what, how, "key")
     return None
 
 

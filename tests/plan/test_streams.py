@@ -255,3 +255,15 @@ def test_columns_that_the_stream_has_not_reached_are_announced() -> None:
     waiting = running({"orders": state}, [batch(5, {"orders": 1})], shapes={"s1": shape("orders", (*ORDERS, discount))})
     step = stream_plan(waiting, [(ORDERS_TABLE, now)]).steps[0]
     assert isinstance(step, Advance) and [change.column for change in step.columns.changes] == ["discount"]
+
+
+@pytest.mark.parametrize("kind", [types.Array(types.INT32), types.Struct((("a", types.INT32),))])
+def test_a_key_that_cannot_be_compared_stops_before_the_first_read(kind: types.DataType) -> None:
+    columns = (Column("id", kind, nullable=False), *ORDERS[1:])
+    there = seen(ORDERS_TABLE, info("orders", columns))
+    made = stream_plan(new_stream(), [(ORDERS_TABLE, there), (LINES, seen(LINES))])
+    orders, lines = made.steps
+    assert isinstance(orders, Stopped) and 'the key column "id" is ' in orders.reason
+    assert isinstance(lines, Load)
+    log = stream_table("orders", mode="append", key=())
+    assert isinstance(stream_plan(new_stream(), [(log, seen(log, info("orders", columns)))]).steps[0], Load)
