@@ -243,6 +243,10 @@ class TargetRules(ABC):
         """Why a table of ``columns`` cannot be partitioned like this, and what to do; None if it can."""
         return None
 
+    def nested_keys(self, engine: str, conf: Mapping[str, str]) -> bool:
+        """Whether rows are found by a key column that is a list or a struct, on ``engine`` with its settings."""
+        return True
+
     def gap(
         self,
         engine: str,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
 from flowctl.model.table_info import TableInfo, same_identity
+from flowctl.plan.partitions import recorded_partitions
 from flowctl.spec.spec import (
     ColumnRules,
     ObjectSource,
@@ -98,10 +99,12 @@ def _text(part: Any) -> str:
 
 
 def _published(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
-    """How the changes of a stream's table are published: empty if that is not known yet."""
+    """How the changes of a stream's table are published, and its partitions if it has any: empty if that is not known
+    yet."""
     if not isinstance(table.source, StreamTable) or source is None:
         return {}
-    return {"published": source.extra.get("published", ""), "row_filter": source.extra.get("row_filter")}
+    published = {"published": source.extra.get("published", ""), "row_filter": source.extra.get("row_filter")}
+    return {**published, **recorded_partitions(source)}
 
 
 def _source(source: Source) -> Any:

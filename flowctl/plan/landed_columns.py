@@ -9,6 +9,7 @@ from flowctl.changes.shape import Shape
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.observe.metadata import with_metadata
 from flowctl.plan.case import Case
+from flowctl.plan.projection import read_columns
 
 
 def columns_of_shapes(shapes: Sequence[Shape], now: TableInfo) -> tuple[Column, ...]:
@@ -36,10 +37,9 @@ def _metadata(table: Case) -> tuple[Column, ...]:
 
 
 def announced(now: Case, landed: Case) -> Iterator[str]:
-    """Changes of the source's columns that the stream has not reached yet."""
-    there = {column.name: column for column in landed.observed.source.columns} if landed.observed.source else {}
-    source = now.observed.source
-    for column in source.columns if source else ():
+    """Changes of the source's columns that the stream has not reached yet, as the table reads them."""
+    there = {column.name: column for column in _read(landed)}
+    for column in _read(now):
         before = there.pop(column.name, None)
         if before is None:
             yield f'a new column "{column.name}" ({column.native}) comes when the stream reaches it'
@@ -47,3 +47,8 @@ def announced(now: Case, landed: Case) -> Iterator[str]:
             yield f'"{column.name}" becomes {column.native} when the stream reaches that'
     for name in there:
         yield f'"{name}" goes when the stream reaches that'
+
+
+def _read(case: Case) -> Sequence[Column]:
+    source = case.observed.source
+    return read_columns(case.table, source.columns) if source is not None else ()

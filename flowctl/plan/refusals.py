@@ -33,6 +33,7 @@ def refuse_columns(case: Case, columns: Columns | RuntimeColumns) -> Stop | None
         or _refuse_lacking_file(case)
         or unwritten_column(case, columns)
         or _refuse_partitions(case, columns)
+        or _refuse_key(case, columns)
         or _refuse_on_sail(case, columns)
     )
 
@@ -153,6 +154,22 @@ def _refuse_partitions(case: Case, columns: Columns | RuntimeColumns) -> Stop | 
     partitioned = [column for column in columns.target if column.name in names]
     refused = case.rules.refuse_partitions(partitioned, columns.target)
     return Stop(*refused, "layout.partition_by") if refused else None
+
+
+def _refuse_key(case: Case, columns: Columns | RuntimeColumns) -> Stop | None:
+    """Stops for a key by which the next run would not find the rows of this one."""
+    table = case.table
+    parts = [
+        one for one in columns.target if one.name in table.key and isinstance(one.type, types.Array | types.Struct)
+    ]
+    if not parts or table.mode not in ("merge", "scd2") or case.rules.nested_keys(case.spark_url, case.spark_conf):
+        return None
+    name, kind = parts[0].name, types.short(parts[0].type)
+    what = f'rows of {table.target} cannot be found by the key column "{name}", which is {kind}'
+    as_text = f"columns: {{types: {{{name}: string}}}}"
+    return Stop(
+        what, f"Name a `key` of columns without parts; an array of a database can be one as text: {as_text}", "key"
+    )
 
 
 def _refuse_on_sail(case: Case, columns: Columns | RuntimeColumns) -> Stop | None:

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from flowctl.connectors.stream import StreamProblem
 from flowctl.model import types
 from flowctl.model.table_info import TableInfo
-from flowctl.model.types import Array, Decimal
+from flowctl.model.types import Array, Decimal, Struct
 from flowctl.plan.case import Case
 from flowctl.plan.finding import Stop
+from flowctl.plan.partitions import Moved, moved_partitions
 from flowctl.plan.stream_keys import source_key
-from flowctl.spec.spec import TableSpec
+from flowctl.spec.spec import StreamSpec, TableSpec
+from flowctl.text import some
 
 
 def stop_by_problem(case: Case, problems: Sequence[StreamProblem]) -> Stop | None:
@@ -24,7 +26,47 @@ def first_stream_stop(case: Case) -> Stop | None:
     source, table = case.observed.source, case.table
     if source is None:
         return None
-    return _no_key(table) or _changed_key(table) or _unknown_row(table, source) or _unsent(table, source)
+    return (
+        _no_key(table)
+        or _changed_key(table)
+        or _nested_key(table, source)
+        or _unknown_row(table, source)
+        or _unsent(table, source)
+    )
+
+
+def stop_if_partitions_moved(case: Case, stream: StreamSpec) -> Stop | None:
+    """`on_truncate: ignore` keeps the rows of partitions that are gone, too."""
+    moved = _moved(case)
+    what = moved.come if stream.on_truncate == "ignore" else (*moved.gone, *moved.come)
+    if not what:
+        return None
+    again, accept = case.state_command("resnapshot"), case.state_command("set", "--accept-definition")
+    return Stop(
+        f"partitions of {case.table.source} changed, and the log does not have their rows: {some(what)}",
+        f"{again} reads it again; {accept} leaves the rows of the target as they are",
+        "from",
+    )
+
+
+def partition_notes(case: Case, stream: StreamSpec) -> list[str]:
+    moved = _moved(case)
+    if not moved.unclear or stream.on_truncate == "ignore":
+        return []
+    return [
+        f"{some(moved.unclear)} was truncated or rewritten (VACUUM FULL, CLUSTER); no log has the TRUNCATE of a"
+        f" partition, so after one read the table again: {case.state_command('resnapshot')}"
+    ]
+
+
+def _moved(case: Case) -> Moved:
+    """Since the last commit, unless the table is read in full now."""
+    begun, source = case.begun, case.observed.source
+    if begun is not None:
+        recorded, is_read_in_full = begun.definition, begun.interval.lower is None and not case.is_committed
+    else:
+        recorded, is_read_in_full = case.state.definition, case.state.position is None or case.full_refresh
+    return Moved() if source is None or is_read_in_full else moved_partitions(recorded, source)
 
 
 def _no_key(table: TableSpec) -> Stop | None:
@@ -52,6 +94,19 @@ def _changed_key(table: TableSpec) -> Stop | None:
         if rule:
             what = f'{rule} changes the key column "{name}", by which the changes of a stream find their rows'
             return Stop(what, "Copy key columns as they are", rule)
+    return None
+
+
+def _nested_key(table: TableSpec, source: TableInfo) -> Stop | None:
+    """Changes of one row are brought together by its key."""
+    if table.mode == "append":
+        return None
+    for name in source_key(table):
+        column = source.column(name)
+        if column is not None and isinstance(column.type, Array | Struct):
+            what = f'the key column "{name}" is {types.short(column.type)}, by which no changes of a row are found'
+            how = "Name another `key`, with mode append copy every change, or read the table without the stream"
+            return Stop(what, how, "key")
     return None
 
 

@@ -25,7 +25,7 @@ from flowctl.plan.landed_columns import announced, columns_of_shapes, with_sourc
 from flowctl.plan.reading import columns_of, planned_table, rfc3339, stopped, working
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.stops import first_stop
-from flowctl.plan.stream_stops import first_stream_stop, stop_by_problem
+from flowctl.plan.stream_stops import first_stream_stop, partition_notes, stop_by_problem, stop_if_partitions_moved
 from flowctl.plan.unsent import stop_if_unsent, unsent_columns, what
 from flowctl.spec.spec import Spec, StreamSpec
 from flowctl.state.streams import applied
@@ -225,6 +225,8 @@ def _table_steps(case: StreamCase, table: Case, *, stop: Stop | None, is_new: bo
     assert case.seen.info is not None
     problems = [one for one in case.seen.info.problems if one.object is not None]
     found = stop_by_problem(table, problems) or first_stop(table) or first_stream_stop(table)
+    if found is None and not is_new:
+        found = stop_if_partitions_moved(table, case.spec)
     if found is not None:
         yield stopped(table, found)
         return
@@ -291,7 +293,11 @@ def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
         columns=columns,
         waiting=waiting,
         checks=checks.checks(table, check_deletes=False),
-        notes=(*announced(table, landed), *([what(unsent)] if unsent else [])),
+        notes=(
+            *announced(table, landed),
+            *([what(unsent)] if unsent else []),
+            *partition_notes(table, case.spec),
+        ),
     )
 
 

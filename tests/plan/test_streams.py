@@ -18,7 +18,7 @@ from flowctl.model.step import Advance, Load, Plan, RecordOnly, Recover, Stopped
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.plan.document import from_json, to_json
 from flowctl.plan.render import View
-from flowctl.spec.spec import ReportedDeletes
+from flowctl.spec.spec import ColumnRules, ReportedDeletes
 from flowctl.state.document import StateDocument, StreamState
 from tests.plan.stream_worlds import (
     STREAM,
@@ -255,3 +255,28 @@ def test_columns_that_the_stream_has_not_reached_are_announced() -> None:
     waiting = running({"orders": state}, [batch(5, {"orders": 1})], shapes={"s1": shape("orders", (*ORDERS, discount))})
     step = stream_plan(waiting, [(ORDERS_TABLE, now)]).steps[0]
     assert isinstance(step, Advance) and [change.column for change in step.columns.changes] == ["discount"]
+
+
+@pytest.mark.parametrize("kind", [types.Array(types.INT32), types.Struct((("a", types.INT32),))])
+def test_a_key_that_cannot_be_compared_stops_before_the_first_read(kind: types.DataType) -> None:
+    columns = (Column("id", kind, nullable=False), *ORDERS[1:])
+    there = seen(ORDERS_TABLE, info("orders", columns))
+    made = stream_plan(new_stream(), [(ORDERS_TABLE, there), (LINES, seen(LINES))])
+    orders, lines = made.steps
+    assert isinstance(orders, Stopped) and 'the key column "id" is ' in orders.reason
+    assert isinstance(lines, Load)
+    log = stream_table("orders", mode="append", key=())
+    assert isinstance(stream_plan(new_stream(), [(log, seen(log, info("orders", columns)))]).steps[0], Load)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_no_change_is_announced_of_columns_that_the_spec_declares_or_leaves_out(waits: bool) -> None:
+    rules = ColumnRules(types={"day": "string"}, exclude=("region",))
+    spec = stream_table("orders", columns=rules)
+    there, state = joined(spec, 4)
+    now = (*ORDERS, Column("day", types.DATE, native="date"), Column("region", types.INT32, native="integer"))
+    text = Column("day", types.STRING, native="date", as_text=True)
+    state = replace(state, schema=(*ORDERS, text))
+    stream = running({"orders": state}, [batch(5, {"orders": 1})] if waits else [], shapes={"s1": shape("orders", now)})
+    step = stream_plan(stream, [(spec, replace(there, source=info("orders", now)))]).steps[0]
+    assert isinstance(step, Advance) and step.notes == ()

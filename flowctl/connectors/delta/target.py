@@ -79,6 +79,10 @@ class DeltaTarget(Target, Restorable):
     def refuse_partitions(self, partitioned: Sequence[Column], columns: Sequence[Column]) -> tuple[str, str] | None:
         return partitions.refuse(partitioned, columns)
 
+    def nested_keys(self, engine: str, conf: Mapping[str, str]) -> bool:
+        """By Spark's MERGE only."""
+        return planned_traits(engine, conf).has_jvm
+
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
         listed = statements.statistics_columns(columns, layout)
         return f"statistics for {', '.join(listed)}" if listed else ""

@@ -66,6 +66,9 @@ class IcebergTarget(Target, Restorable):
                 return what, "Name another column under layout.partition_by"
         return None
 
+    def nested_keys(self, engine: str, conf: Mapping[str, str]) -> bool:
+        return False
+
     # Reading
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flowctl.connectors.postgres import catalog
 from flowctl.connectors.postgres.changes.advice import advice, exhausted, limits
 from flowctl.connectors.postgres.changes.names import Publication, publication_of, slot_of
+from flowctl.connectors.postgres.changes.partitions import Below, below
 from flowctl.connectors.postgres.columns import quoted
 from flowctl.connectors.stream import StreamInfo, StreamProblem
 from flowctl.model.position import lsn_from_text
@@ -64,7 +65,8 @@ class _Published:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What only replication needs to know of a table. ``identity`` are the columns known of a row before its change."""
+    """What only replication needs to know of a table. ``identity`` are the columns known of a row before its change,
+    ``below`` the tables that hold rows of it."""
 
     schema: str
     name: str
@@ -73,6 +75,7 @@ class _Facts:
     letter: str
     identity: tuple[str, ...]
     is_owned: bool
+    below: tuple[Below, ...] = ()
 
 
 def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: Sequence[ObjectName]) -> StreamInfo:
@@ -85,7 +88,11 @@ def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: S
         object: _as_streamed(info, facts[object], published) if info is not None else None
         for object, info in infos.items()
     }
-    of_tables = [found for object, one in facts.items() for found in _table_problems(object, one, published)]
+    of_tables = [
+        found
+        for object, one in facts.items()
+        for found in (*_table_problems(object, one, published), *_problems_below(object, one, stream))
+    ]
     unusable = {found.object for found in of_tables}
     usable = {object: one for object, one in facts.items() if object not in unusable}
     changes, missing = _publication_changes(wanted, published, usable, server)
@@ -194,8 +201,11 @@ def _published(connection: psycopg.Connection[Any], name: str, version: int) -> 
 def _facts(connection: psycopg.Connection[Any], infos: Mapping[ObjectName, TableInfo]) -> dict[ObjectName, _Facts]:
     oids = {int(info.identity.rpartition("/")[2]): object for object, info in infos.items()}
     rows = connection.execute(_FACTS, [list(oids)]).fetchall()
+    others = below(connection, list(oids))
     return {
-        oids[oid]: _Facts(schema, name, kind, is_logged, letter, tuple(identity or ()), is_owned)
+        oids[oid]: _Facts(
+            schema, name, kind, is_logged, letter, tuple(identity or ()), is_owned, tuple(others.get(oid, ()))
+        )
         for oid, schema, name, kind, is_logged, letter, identity, is_owned in rows
     }
 
@@ -229,6 +239,8 @@ def _as_streamed(info: TableInfo, facts: _Facts, published: _Published | None) -
         "row_filter": where,
         "published": published.membership((facts.schema, facts.name)) if published else "",
     }
+    if facts.kind == "p":
+        extra["partitions"] = {one.name: one.described() for one in facts.below}
     return replace(info, columns=columns, extra=extra)
 
 
@@ -319,3 +331,18 @@ def _table_problems(object: ObjectName, facts: _Facts, published: _Published | N
     if facts.kind == "p" and published is not None and not published.via_root:
         what = f"the publication sends the partitions of {object} instead of the table"
         yield StreamProblem(what, "ALTER PUBLICATION … SET (publish_via_partition_root = true)", object)
+
+
+def _problems_below(object: ObjectName, facts: _Facts, stream: StreamSpec) -> Iterator[StreamProblem]:
+    """A read of the table has the rows of these tables too, but the stream not their changes."""
+    apart = f"Exclude {object}, and read it with an entry of its own: `from: {stream.connection}:{object}`"
+    for one in facts.below:
+        if facts.kind == "r":
+            what = f"{object} has the rows of {one.name} by inheritance, but not their changes"
+            yield StreamProblem(what, apart, object)
+        elif one.is_foreign:
+            what = f"the partition {one.name} of {object} lies on another server, whose log has its changes"
+            yield StreamProblem(what, apart, object)
+        elif not one.is_logged:
+            what = f"the partition {one.name} of {object} is unlogged: its changes are not in the log"
+            yield StreamProblem(what, f"ALTER TABLE {one.name} SET LOGGED", object)
