@@ -25,6 +25,7 @@ from flowctl.run.events import (
     TableCommitted,
     TableCompared,
     TableFailed,
+    TableNoted,
     TableRetried,
     TableSkipped,
     TableStarted,
@@ -173,7 +174,9 @@ class _Bars:
                 case TableFailed(table=table) | TableSkipped(table=table):
                     self._end(table, done)
                     self._lines(event)
-                case TableRetried() | BatchLanded() | RoundCommitted() | StreamFailed() | FollowStarted():
+                case (
+                    TableRetried() | TableNoted() | BatchLanded() | RoundCommitted() | StreamFailed() | FollowStarted()
+                ):
                     self._lines(event)
                 case _:
                     assert_never(event)

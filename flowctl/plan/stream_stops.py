@@ -138,3 +138,14 @@ def _unsent(table: TableSpec, source: TableInfo) -> Stop | None:
                 "columns.add",
             )
     return None
+
+
+def stop_if_appended_again(case: Case) -> Stop | None:
+    """Stops a table that is to be read in full though it has appended its rows before."""
+    is_again = case.table.mode == "append" and case.observed.target is not None and case.state.seq > 0
+    if not is_again or case.full_refresh or case.state.append_again:
+        return None
+    again = "its rows would be appended again"
+    again_command = case.state_command("resnapshot", "--append-again")
+    hint = f"{again_command} appends them all again; --full-refresh {case.table.id} replaces the content"
+    return Stop(f"{case.table.source} has to be read in full, and {again}", hint, "mode")

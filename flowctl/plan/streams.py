@@ -25,7 +25,13 @@ from flowctl.plan.landed_columns import announced, columns_of_shapes, with_sourc
 from flowctl.plan.reading import columns_of, planned_table, rfc3339, stopped, working
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.stops import first_stop
-from flowctl.plan.stream_stops import first_stream_stop, partition_notes, stop_by_problem, stop_if_partitions_moved
+from flowctl.plan.stream_stops import (
+    first_stream_stop,
+    partition_notes,
+    stop_by_problem,
+    stop_if_appended_again,
+    stop_if_partitions_moved,
+)
 from flowctl.plan.unsent import stop_if_unsent, unsent_columns, what
 from flowctl.spec.spec import Spec, StreamSpec
 from flowctl.state.streams import applied
@@ -263,8 +269,11 @@ def _finished(case: StreamCase, table: Case, *, is_new: bool) -> Iterator[Stream
     if not table.is_committed and (begun.interval.lower is None or is_new):
         yield _current(case, recovery.giving_up(table), is_new=is_new)
         return
-    # A snapshot has the columns of the source; a batch has those of its changes.
-    as_read = table if begun.interval.lower is None else _as_landed(case, table)
+    # A snapshot has the columns of the source; a batch has those of its changes, not of later ones, whose new columns
+    # would be recorded as if they were known.
+    upper = begun.interval.upper
+    through = upper.batch if isinstance(upper, LandedPosition) else None
+    as_read = table if begun.interval.lower is None else _as_landed(case, table, through)
     step = recovery.finish(as_read, begun, "")
     yield replace(step, how=how(step, table)) if isinstance(step, Recover) else step
     if is_new and isinstance(step, RecordOnly):
@@ -280,7 +289,8 @@ def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
         return _joining(table) if takes_none else _snapshot(case, table)
     landed = _as_landed(case, table)
     columns = columns_of(landed)
-    unsent = unsent_columns(table, table.observed.source.columns) if table.observed.source else []
+    source = table.observed.source
+    unsent = unsent_columns(table, source.columns, source) if source else []
     if unsent and table.table.on_schema_change.unsent == "resnapshot":
         step = _snapshot(case, table)
         return replace(step, reason=f"read again: {what(unsent)}") if isinstance(step, Load) else step
@@ -306,13 +316,9 @@ def _snapshot(case: StreamCase, table: Case) -> StreamStep:
     stay (soft deletes, histories) compared by key."""
     if (problem := case.seen.no_snapshots) is not None:
         return stopped(table, Stop(f"it has to be read in full, and {problem.what}", problem.repair, "from"))
+    if stop := stop_if_appended_again(table):
+        return stopped(table, stop)
     exists = table.observed.target is not None
-    is_again = table.table.mode == "append" and exists and table.state.seq > 0
-    if is_again and not (table.full_refresh or table.state.append_again):
-        again = "its rows would be appended again"
-        again_command = table.state_command("resnapshot", "--append-again")
-        hint = f"{again_command} appends them all again; --full-refresh {table.table.id} replaces the content"
-        return stopped(table, Stop(f"{table.table.source} has to be read in full, and {again}", hint, "mode"))
     table = replace(table, resnapshots=exists)
     columns = columns_of(table)
     if stop := refuse_columns(table, columns):
@@ -347,13 +353,15 @@ def _batch(case: StreamCase, table: Case) -> int | None:
     return applied(case.seen.state, table.table.id)
 
 
-def _landed(case: StreamCase, table: Case) -> Iterator[LandedTable]:
-    """The table's changes that wait, by batch: not those from before its snapshot."""
+def _landed(case: StreamCase, table: Case, through: int | None = None) -> Iterator[LandedTable]:
+    """The table's changes that wait, by batch, up to batch ``through``: not those from before its snapshot."""
     object, number = table.observed.source.object if table.observed.source else None, _batch(case, table)
     position = table.state.position
     if object is None or number is None or not isinstance(position, LandedPosition):
         return
     for batch in case.seen.waiting:
+        if through is not None and batch.batch > through:
+            return
         found = batch.table(object) if batch.batch > number else None
         taken = case.seen.taken.get((batch.batch, position.since))
         if found is not None and (waits := found if taken is None else found.only(taken)):
@@ -364,11 +372,12 @@ def _changes_waiting(case: StreamCase, table: Case) -> int:
     return sum(found.changes for found in _landed(case, table))
 
 
-def _as_landed(case: StreamCase, table: Case) -> Case:
-    """The table as the batches that wait have it: as its changes are described, or else as before."""
+def _as_landed(case: StreamCase, table: Case, through: int | None = None) -> Case:
+    """The table as the batches that wait, up to batch ``through``, have it: as its changes are described, or else as
+    before."""
     source = table.observed.source
     assert source is not None
-    digests = dict.fromkeys(digest for found in _landed(case, table) for digest in found.shapes.values())
+    digests = dict.fromkeys(digest for found in _landed(case, table, through) for digest in found.shapes.values())
     if digests:
         return with_source_columns(table, columns_of_shapes([case.seen.shapes[one] for one in digests], source))
     return with_source_columns(table, table.state.schema) if table.state.schema else table

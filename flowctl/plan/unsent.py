@@ -7,10 +7,11 @@ does not have; a column whose type changed may have been rounded, cut or compute
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo
+from flowctl.observe.metadata import is_metadata
 from flowctl.plan.case import Case
 from flowctl.plan.commands import state_command
 from flowctl.plan.finding import Stop
@@ -20,20 +21,41 @@ from flowctl.text import some
 _LENGTH = re.compile(r"\((\d+)\)$")
 
 
-def unsent_columns(case: Case, columns: Sequence[Column]) -> list[str]:
+def unsent_columns(
+    case: Case, columns: Sequence[Column], now: TableInfo | None, before: Sequence[Column] | None = None
+) -> list[str]:
     """Those of ``columns``, the source's as a batch or the catalog has them, that may have values in the target's rows
-    which no change names. Empty if the table was never read."""
-    before = {column.name: column for column in case.state.schema}
-    now = {column.name: column for column in read_columns(case.table, columns)}
-    if not before or case.observed.source is None:
+    which no change names. ``now`` is the table as its catalog describes it at that time or later (None: it is gone);
+    ``before`` are the columns of before, None: the recorded ones. Empty if the table was never read."""
+    recorded = case.state.schema if before is None else before
+    known = {column.name: column for column in recorded}
+    found = {column.name: column for column in read_columns(case.table, columns)}
+    if not known:
         return []
-    is_renamed = any(name not in now for name in before)
+    is_renamed = any(name not in found for name in known)
     return [
         name
-        for name, column in now.items()
-        if (name not in before and (is_renamed or _has_value(name, case.observed.source)))
-        or (name in before and not _keeps_values(before[name], column))
+        for name, column in found.items()
+        if (name not in known and (is_renamed or _has_value(name, now)))
+        or (name in known and not _keeps_values(known[name], column))
     ]
+
+
+def unsent_in_shapes(
+    case: Case, shapes: Sequence[Sequence[Column]], describe: Callable[[], TableInfo | None]
+) -> list[str]:
+    """As :func:`unsent_columns`, for batches: ``shapes`` are the columns that their changes have, one after the other,
+    without those about a change. ``describe`` looks at the catalog: only if a column is new, because what a plan has
+    seen may be from before it came."""
+    before = tuple(column for column in case.state.schema if not is_metadata(column))
+    known = {column.name for column in before}
+    is_any_new = any(column.name not in known for shape in shapes for column in read_columns(case.table, shape))
+    now = describe() if before and is_any_new else None
+    found: dict[str, None] = {}
+    for shape in shapes if before else ():
+        found |= dict.fromkeys(unsent_columns(case, shape, now, before))
+        before = read_columns(case.table, shape)
+    return list(found)
 
 
 def stop_if_unsent(case: Case, names: Sequence[str]) -> Stop | None:
@@ -48,10 +70,10 @@ def what(names: Sequence[str]) -> str:
     return f"rows have values in {some(names)} that no change has sent"
 
 
-def _has_value(name: str, now: TableInfo) -> bool:
+def _has_value(name: str, now: TableInfo | None) -> bool:
     """Whether rows that exist got a value with the new column; so may those of a column that is gone again."""
-    column = now.column(name)
-    return column is None or not column.nullable or name in now.extra.get("filled", {})
+    column = now.column(name) if now is not None else None
+    return now is None or column is None or not column.nullable or name in now.extra.get("filled", {})
 
 
 def _keeps_values(old: Column, new: Column) -> bool:

@@ -88,6 +88,14 @@ class DryRunStarted:
 
 
 @dataclass(frozen=True)
+class TableNoted:
+    """``note`` is what a plan would note, and is known only now."""
+
+    table: str
+    note: str
+
+
+@dataclass(frozen=True)
 class TableCompared:
     """A table has finished in a dry run. ``seconds`` since its start."""
 
@@ -156,6 +164,7 @@ Event = (
     | RowsRead
     | TableRetried
     | TableCommitted
+    | TableNoted
     | TableCompared
     | BatchLanded
     | RoundCommitted
@@ -195,6 +204,8 @@ def line(event: Event) -> str | None:
             return f"{stream}: {text.counted(tables, 'table')} at {upper} (batch {batch}), {seconds:.1f} s"
         case StreamFailed(stream, error, wait):
             return f"error: {stream}: {error.sentences} (again in {wait:.0f} s)"
+        case TableNoted(table, note):
+            return f"{table}: note: {note}"
         case TableCompared(table, effects, seconds):
             return f"{table}: compared, {effect_text.describe(effects)}, {seconds:.1f} s"
         case TableFailed(table, error):
@@ -300,6 +311,8 @@ def as_json(event: Event) -> dict[str, Any] | None:
                 "source": str(error.mark) if error.mark else None,
                 "wait_seconds": round(wait, 3),
             }
+        case TableNoted(table, note):
+            return {"event": "table_noted", "table": table, "note": note}
         case TableCompared(table, effects, seconds):
             return {
                 "event": "table_compared",

@@ -7,11 +7,17 @@ from dataclasses import replace
 import pytest
 
 from flowctl.model import types
-from flowctl.model.step import Advance, Load, Stopped
+from flowctl.model.interval import Interval
+from flowctl.model.position import LandedPosition
+from flowctl.model.projection import Columns
+from flowctl.model.step import Advance, Load, RecordOnly, Recover, Stopped
 from flowctl.model.table_info import Column
+from flowctl.plan.case import Case
+from flowctl.plan.unsent import unsent_in_shapes
 from flowctl.spec.spec import SchemaPolicies
-from tests.plan.stream_worlds import info, joined, running, stream_plan, stream_table
-from tests.plan.worlds import AMOUNT, ID, ORDERS, UPDATED_AT
+from flowctl.state.document import TableState
+from tests.plan.stream_worlds import batch, info, joined, running, shape, stream_plan, stream_table
+from tests.plan.worlds import AMOUNT, ID, LAKE, ORDERS, UPDATED_AT, committed, intent
 
 NEW = Column("new", types.INT64)
 
@@ -64,3 +70,53 @@ def test_lengths_of_texts(old: str, new: str, is_read_again: bool) -> None:
     there = replace(there, source=info("orders", (*ORDERS, after)))
     step = stream_plan(running({"orders": state}), [(table, there)]).steps[0]
     assert isinstance(step, Load if is_read_again else Advance)
+
+
+def test_a_batch_with_a_new_column_is_judged_by_the_catalog_as_it_is_by_then() -> None:
+    case = recorded_case()
+    filled = info("orders", (*ORDERS, NEW), filled={"new": "default"})
+    assert unsent_in_shapes(case, [ORDERS, (*ORDERS, NEW)], lambda: filled) == ["new"]
+    assert unsent_in_shapes(case, [(*ORDERS, NEW)], lambda: info("orders", (*ORDERS, NEW))) == []
+    gone_again = info("orders", ORDERS)
+    assert unsent_in_shapes(case, [(*ORDERS, NEW), ORDERS], lambda: gone_again) == ["new"]
+    assert unsent_in_shapes(case, [(*ORDERS, NEW)], lambda: None) == ["new"]
+
+
+def test_the_catalog_is_not_asked_while_no_column_is_new() -> None:
+    def ask() -> None:
+        raise AssertionError
+
+    assert unsent_in_shapes(recorded_case(), [ORDERS, (ID, AMOUNT)], ask) == []
+    assert unsent_in_shapes(replace(recorded_case(), state=TableState()), [(*ORDERS, NEW)], ask) == []
+
+
+def test_each_shape_of_a_round_follows_the_one_before() -> None:
+    """Taken together, a column that was renamed between two of them would be there under both names."""
+    plain = info("orders", (ID, NEW, UPDATED_AT))
+    assert unsent_in_shapes(recorded_case(), [ORDERS, (ID, NEW, UPDATED_AT)], lambda: plain) == ["new"]
+    rounded = replace(AMOUNT, type=types.INT64, native="bigint")
+    assert unsent_in_shapes(recorded_case(), [(ID, rounded, UPDATED_AT), ORDERS], lambda: plain) == ["amount"]
+
+
+def test_columns_of_later_batches_are_not_recorded_with_an_interrupted_round() -> None:
+    """The round that takes them would not see that they are new."""
+    table = stream_table("orders")
+    there, state = joined(table, 4)
+    begun = intent(table, Interval(LandedPosition(4), LandedPosition(5)), definition=state.definition)
+    stream = running(
+        {"orders": replace(state, intent=begun)},
+        [batch(5, {"orders": 3}), batch(6, {"orders": 1}, "s2")],
+        shapes={"s1": shape("orders"), "s2": shape("orders", (*ORDERS, NEW))},
+    )
+    finished = stream_plan(stream, [(table, there)]).steps[0]
+    landed = replace(there, commit=committed(4, "i4", LandedPosition(5)))
+    only_recorded = stream_plan(stream, [(table, landed)]).steps[0]
+    for step in (finished, only_recorded):
+        assert isinstance(step, Recover | RecordOnly) and isinstance(step.columns, Columns)
+        assert step.columns.source == ORDERS
+
+
+def recorded_case() -> Case:
+    table = stream_table("orders", on_schema_change=SchemaPolicies(unsent="resnapshot"))
+    there, state = joined(table, 4)
+    return Case(table=table, observed=there, state=state, ddl=LAKE)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from flowctl import crashpoints
+from flowctl.model.step import Advance
 from flowctl.observe.relations import relation
 from flowctl.run import events
 from flowctl.run.attempt import TableResult
 from flowctl.run.opening import open_target
 from flowctl.run.streaming import cuts
-from flowctl.run.streaming.rounds import plan_round
+from flowctl.run.streaming.rounds import Round, plan_round
 from flowctl.spec.spec import StreamSpec, TableSpec
 from flowctl.state.document import StreamState
 from flowctl.state.streams import applied, with_apart, without_positions
@@ -73,6 +74,7 @@ class Rounds:
     def _take(self, tables: Sequence[TableSpec], taken: Sequence[LandedBatch]) -> list[str]:
         """The tables that now have these batches."""
         made = plan_round(self.on, tables, taken)
+        self._tell(made)
         self._has_ended(made.stopped)
         self.on.results.add(made.stopped)
         if not self.can_go_on():
@@ -87,6 +89,18 @@ class Rounds:
             last, name = taken[-1], self.on.stream.name
             self.on.run.listener(events.RoundCommitted(name, last.batch, str(last.upper), len(committed), seconds))
         return [table.id for table in tables if table.id not in self.failed and table.id not in made.again]
+
+    def _tell(self, made: Round) -> None:
+        """What the plan that was shown does not say: of a stream that is followed, none was."""
+        listener, is_followed = self.on.run.listener, self.on.follow is not None
+        shown = {} if is_followed else {step.id: step.notes for step in self.on.plan.steps if isinstance(step, Advance)}
+        for step in made.steps:
+            for note in step.notes:
+                if note not in shown.get(step.id, ()):
+                    listener(events.TableNoted(step.id, note))
+        for result in made.stopped:
+            if is_followed and result.error is not None:
+                listener(events.TableFailed(result.step.id, result.error, result.seconds))
 
     def _has_ended(self, results: Sequence[TableResult]) -> None:
         self.failed |= {result.step.id for result in results if not result.ok}

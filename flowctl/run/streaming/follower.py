@@ -94,6 +94,8 @@ class Follower:
 
     def _listen(self, event: events.Event) -> None:
         self._has_committed |= isinstance(event, events.RoundCommitted)
+        if isinstance(event, events.TableFailed):
+            self._told |= {(event.table, event.error.message)}
         self.passes.run.listener(event)
 
     def _tell(self, planned: Planned, plan: StreamPlan) -> None:

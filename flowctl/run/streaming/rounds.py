@@ -26,7 +26,8 @@ from flowctl.plan.finding import Stop
 from flowctl.plan.landed_columns import columns_of_shapes
 from flowctl.plan.reading import columns_of, planned_table, stopped
 from flowctl.plan.refusals import refuse_columns
-from flowctl.plan.unsent import stop_if_unsent, unsent_columns
+from flowctl.plan.stream_stops import stop_if_appended_again
+from flowctl.plan.unsent import stop_if_unsent, unsent_in_shapes, what
 from flowctl.run.attempt import TableResult
 from flowctl.run.opening import open_target
 from flowctl.spec.spec import ReportedDeletes, TableSpec
@@ -111,9 +112,10 @@ def _load(
         hint = "Set on_truncate: apply to remove its rows too, or ignore" if may_remove else "Set on_truncate: ignore"
         return stopped(case, Stop(reason, hint, "from"))
     columns = columns_of(case)
-    unsent = unsent_columns(case, case.observed.source.columns) if case.observed.source else []
+    unsent = _unsent(on, case, landed)
     if unsent and table.on_schema_change.unsent == "resnapshot":
-        return None
+        appended = stop_if_appended_again(case)
+        return stopped(case, appended) if appended else None
     if stop := stop_if_unsent(case, unsent) or refuse_columns(case, columns):
         return stopped(case, stop, columns)
     is_hard = isinstance(table.deletes, ReportedDeletes) and table.deletes.action == "hard"
@@ -126,7 +128,15 @@ def _load(
         rows=RowEstimate(sum(one.changes for one in landed), "count"),
         checks=checks.checks(case, check_deletes=False),
         write_full=is_truncated and is_hard and table.mode == "merge",
+        notes=(what(unsent),) if unsent else (),
     )
+
+
+def _unsent(on: StreamRun, case: Case, landed: Sequence[LandedTable]) -> list[str]:
+    shapes = [on.log.shape(digest).columns for one in landed for digest in one.shapes.values()]
+    object = relation(case.table).object
+    assert object is not None
+    return unsent_in_shapes(case, shapes, lambda: on.source.describe_stream(on.stream, [object]).tables[object])
 
 
 def _of_whole_table(
