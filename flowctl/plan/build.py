@@ -29,7 +29,7 @@ from flowctl.model.step import (
     UpToDate,
     progress_after,
 )
-from flowctl.model.table_info import Column, Estimate
+from flowctl.model.table_info import Column, Estimate, same_identity
 from flowctl.observe.world import World
 from flowctl.plan import reading, recovery
 from flowctl.plan.case import Case
@@ -114,8 +114,20 @@ def case_of(
         spark_conf=spec.spark.conf,
         undecoded=undecoded_form(spec, table),
         shared=shared.get(table.id, ""),
+        owner=_owner(table.id, world),
         refused_name=refused_name(table, spec),
     )
+
+
+def _owner(table_id: str, world: World) -> str:
+    """The other table that has written this one's target, as state or the target itself records it."""
+    target = world.tables[table_id].target
+    written = {id: seen.commit.target_id for id, seen in world.tables.items() if seen.commit is not None}
+    for document in (world.state, *world.documents.values()):
+        written |= {id: state.target_id for id, state in document.tables.items() if state.target_id}
+    if target is None or not target.identity:
+        return ""
+    return next((id for id in sorted(written) if id != table_id and same_identity(written[id], target.identity)), "")
 
 
 def shared_places(places: Mapping[str, str]) -> dict[str, str]:

@@ -27,7 +27,8 @@ class Case:
     """For each table that this one reads: ``upstream`` holds its step in this plan, ``upstream_columns`` the columns to
     be found there (:func:`flowctl.plan.upstream.columns_found`), ``sequences`` its sequence number after this plan is
     applied (0: never loaded). ``ddl`` is None only if the target was not observed. ``shared`` describes a conflict over
-    the target's place (empty: none), ``refused_name`` why the table's name is refused and what to do. ``spec_path`` is
+    the target's place (empty: none), ``owner`` is the other table whose target this one is, by what is recorded
+    (empty: none), ``refused_name`` why the table's name is refused and what to do. ``spec_path`` is
     the spec as named in commands in hints. ``undecoded``: the form in which source and target, being of one kind, can
     exchange rows without decoding them; empty if there is none. ``resnapshots``: the table of a stream is read in full,
     though its target exists. ``backfill``: the range that is read, instead of what is new."""
@@ -47,6 +48,7 @@ class Case:
     undecoded: str = ""
     resnapshots: bool = False
     shared: str = ""
+    owner: str = ""
     refused_name: tuple[str, str] | None = None
 
     @property

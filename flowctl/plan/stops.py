@@ -97,7 +97,15 @@ def _foreign_target(case: Case) -> Stop | None:
     ways = [f"{adopt} to take it over as it is"] if not case.lacks_history else []
     ways += [refresh] if case.table.mode != "scd2" or case.lacks_history else []
     hint = ", or ".join(ways)
-    return Stop(f"{case.table.target} exists and was not made by this flow", hint, "to")
+    return Stop(f"{case.table.target} exists and {_maker(case)}", hint, "to")
+
+
+def _maker(case: Case) -> str:
+    """Who has made a target that is not this table's. A changed `to` that was accepted leaves no record of which table
+    of the flow had another one."""
+    if case.owner:
+        return f"was made by this flow for {case.owner}"
+    return f"was not made by this flow{f' for {case.table.id}' if case.state.seq else ''}"
 
 
 def _refused_name(case: Case) -> Stop | None:
@@ -332,8 +340,10 @@ def _is_ours(case: Case, target: TableInfo) -> bool:
         return True
     if _moved(case):
         return same_identity(target.identity, state.target_id)
-    if state.target_id or (commit is not None and commit.target_id):
+    if state.target_id:
         return True
+    if commit is not None and commit.target_id:  # in a database, it may be that of the target before a changed `to`
+        return same_identity(target.identity, commit.target_id)
     if intent is None:
         return False
     return target.created_by == intent.id or (intent.target_id != "" and not state.given_up)

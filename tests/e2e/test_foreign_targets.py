@@ -94,6 +94,24 @@ def test_a_delta_table_that_another_flow_took_over_is_its_own(tmp_path: Path) ->
     assert target.rows(COLUMNS) == [(1, "of other")]
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("kind", SQL_KINDS)
+def test_accepting_a_changed_to_takes_over_no_table(kind: Kind, tmp_path: Path, databases: Databases) -> None:
+    flow, target = Flow(tmp_path, ENV), sql_place(kind, tmp_path, databases)
+    theirs = target.named("theirs")
+    theirs.run("CREATE TABLE {table} (id INTEGER, note VARCHAR(20), updated_at TIMESTAMP)")
+    theirs.run("INSERT INTO {table} VALUES (1, 'theirs', '2020-01-01 00:00:00')")
+    write(flow, "ours", target, "merge")
+    flow.apply()
+    write(flow, "ours", theirs, "merge")
+    must_stop(flow)
+    flow.run("state", "set", "flow.yaml", "orders", "--accept-definition", "--yes", expect=0)
+    must_stop(flow)
+    assert theirs.rows(COLUMNS) == [(1, "theirs")]
+    flow.apply("--full-refresh", "orders")
+    assert theirs.rows(COLUMNS) == [(1, "of ours")]
+
+
 @pytest.mark.parametrize(
     "kind", ["postgres", *(pytest.param(kind, marks=pytest.mark.full) for kind in SQL_KINDS if kind != "postgres")]
 )

@@ -143,7 +143,7 @@ def interrupted_and_refreshed() -> Plan:
         "landed": observed(high(NEW), target=target(version=8), commit=committed(4, "i4", NEW, table="landed")),
         "pending": observed(high(NEW), target=drifted, commit=committed(table="pending", position=OLD)),
         "anew": observed(high(NEW), target=target(), commit=committed(table="anew", position=OLD)),
-        "adopted": observed(high(NEW), target=target()),
+        "adopted": observed(high(NEW), target=target(identity="delta-2")),
         "since": observed(high(NEW), target=target(), commit=committed(table="since", position=OLD)),
     }
     return plan(world(seen, states), landed, pending, anew, adopted, since, request=PlanOptions(full_refresh=("anew",)))

@@ -26,8 +26,8 @@ from flowctl.connectors.delta.record import keep_copy, record_in
 from flowctl.connectors.delta.table import OpenTable, open_table, open_version
 from flowctl.connectors.delta.types import Action
 from flowctl.connectors.delta.vacuum import file_names
-from flowctl.connectors.lake.past import Past, PastCommit, first_undone, read_past
-from flowctl.connectors.lake.record import Record, app_id, data_commit
+from flowctl.connectors.lake.past import Past, PastCommit, read_past, version_of_observations
+from flowctl.connectors.lake.record import OBSERVATIONS, Record, app_id, data_commit, sidecar_record
 from flowctl.connectors.restoration import Restoration, VersionChange
 from flowctl.errors import StoppedByPolicy, WriteConflict
 from flowctl.model.commit import Commit
@@ -69,21 +69,22 @@ def find(location: TableLocation, record: Commit, object: ObjectName, seq: int) 
 def carry_out(location: TableLocation, restoration: Restoration, before_commit: Callable[[], None]) -> None:
     """As :meth:`flowctl.connectors.restoration.Restorable.restore`."""
     for one in restoration.changes:
-        place, record = replace(location, url=one.place), None
+        place = replace(location, url=one.place)
         name = place.url.rpartition("/")[2]
         new, old = open_version(place, one.newest), open_version(place, one.version)
-        content = list(_difference(new, old))
-        if place == location:
+        if one is restoration.table:
             record = _record(old, restoration)
-            content.append(actions.transaction(record.app_id, record.seq))
+        else:
+            record = sidecar_record(restoration.commit, new.version, new.identity, OBSERVATIONS)
+        content = [*_difference(new, old), actions.transaction(record.app_id, record.seq)]
         parameters = {"version": str(old.version), "timestamp": None}
-        info = actions.commit_info(record.text if record else "", "RESTORE", parameters, _metrics(content))
+        info = actions.commit_info(record.text, "RESTORE", parameters, _metrics(content))
         before_commit()
         crashpoints.reached("in_commit", name)
         if not commit.publish(place, new.version + 1, [info, *content]):
             raise WriteConflict(f"another writer committed to {place.url} at the same moment")
         crashpoints.reached("after_commit", name)
-        if record is not None:
+        if one is restoration.table:
             keep_copy(location, record.logged(version=new.version + 1))
 
 
@@ -92,7 +93,8 @@ def _commits(table: OpenTable, app: str) -> Iterator[PastCommit]:
     for version, entry in log.read_back_from(table.location, table.version):
         info = log.commit_info(entry)
         is_change = any(action.get(kind, {}).get("dataChange") for action in entry for kind in ("add", "remove"))
-        yield PastCommit(version, record_in(info, version, app), is_change, info.get("timestamp"))
+        is_restored = info.get("operation") == "RESTORE"
+        yield PastCommit(version, record_in(info, version, app), is_change, info.get("timestamp"), is_restored)
 
 
 def _require_possible(table: OpenTable, old: OpenTable) -> None:
@@ -132,14 +134,16 @@ def _exists(location: TableLocation, name: str) -> bool:
 
 
 def _sidecar_changes(location: TableLocation, past: Past) -> Iterator[VersionChange]:
-    """That of a history's sidecar, if one of the undone numbers has written to it."""
+    """That of a history's sidecar, if it has other observations now."""
     sidecar = open_table(location.sidecar(OBSERVED))
-    if sidecar is None or not past.intents:
+    if sidecar is None:
         return
-    first = first_undone(_commits(sidecar, f"{past.wanted.app_id}:observed"), past)
-    if not first:
+    app = app_id(past.wanted.commit.lineage, past.wanted.commit.table, OBSERVATIONS)
+    url = sidecar.location.url
+    version = version_of_observations(_commits(sidecar, app), past, f"the log of {url}")
+    if version is None:
         return
-    old = open_version(sidecar.location, first - 1)
+    old = open_version(sidecar.location, version)
     if not _same(sidecar, old):
         _require_possible(sidecar, old)
         yield _change(sidecar, old)

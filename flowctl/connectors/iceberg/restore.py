@@ -24,8 +24,8 @@ from flowctl.connectors.iceberg.errors import errors_of
 from flowctl.connectors.iceberg.table import OpenTable, TablePlace, open_table
 from flowctl.connectors.iceberg.versions import TableVersion, version_of
 from flowctl.connectors.iceberg.writer import Draft
-from flowctl.connectors.lake.past import Past, PastCommit, first_undone, read_past
-from flowctl.connectors.lake.record import Record, app_id, data_commit
+from flowctl.connectors.lake.past import Past, PastCommit, read_past, version_of_observations
+from flowctl.connectors.lake.record import OBSERVATIONS, Record, app_id, data_commit, sidecar_record
 from flowctl.connectors.restoration import Restoration, VersionChange
 from flowctl.errors import StoppedByPolicy, WriteConflict
 from flowctl.model.commit import Commit
@@ -84,35 +84,35 @@ def carry_out(place: TablePlace, restoration: Restoration, before_commit: Callab
         crashpoints.reached("in_commit", there.identifier[-1])
         if is_own:
             record = _record(change, restoration)
-            is_committed = draft.commit(record, added, change.removed, {}, change.properties) is not None
         else:
-            draft.replace_files(added, change.removed, change.properties)
-            is_committed = draft.hand_over()
-        if not is_committed:
+            record = sidecar_record(restoration.commit, table.version, table.identity, OBSERVATIONS)
+        if draft.commit(record, added, change.removed, {}, change.properties) is None:
             raise _conflict(there)
         crashpoints.reached("after_commit", there.identifier[-1])
 
 
 @dataclass(frozen=True)
 class _Change:
-    """From ``table`` to its own earlier snapshot ``past``; None: to no rows, with the columns of now."""
+    """From ``table`` to its own earlier snapshot ``past``."""
 
     table: OpenTable
-    past: Snapshot | None
+    past: Snapshot
 
     @classmethod
     def to_version(cls, table: OpenTable, version: int) -> _Change:
         found = (one for one in records.ancestors(table.metadata) if version_of(one) == version)
-        return cls(table, next(found, None))
+        past = next(found, None)
+        if past is None:
+            raise _lost(table.place, version, "its snapshot has expired")
+        return cls(table, past)
 
     @cached_property
     def old(self) -> TableVersion:
-        metadata, past = self.table.metadata, self.past
-        wanted = past.schema_id if past is not None else metadata.current_schema_id
-        schema = next((one for one in metadata.schemas if one.schema_id == wanted), None)
+        schemas = self.table.metadata.schemas
+        schema = next((one for one in schemas if one.schema_id == self.past.schema_id), None)
         if schema is None:
-            raise self._lost("its schema was removed")
-        return TableVersion(self.table.place, self.table.handle, past, schema)
+            raise _lost(self.table.place, self.version, "its schema was removed")
+        return TableVersion(self.table.place, self.table.handle, self.past, schema)
 
     @cached_property
     def new(self) -> TableVersion:
@@ -141,11 +141,11 @@ class _Change:
         """Whether the newest snapshot that changed rows restored this version."""
         changing = (one for one in records.ancestors(self.table.metadata) if _changes_rows(one))
         newest = next(changing, None)
-        return newest is not None and newest.summary is not None and newest.summary[_RESTORES] == str(self.version)
+        return newest is not None and _restored_by(newest) == str(self.version)
 
     @property
     def version(self) -> int:
-        return version_of(self.past) if self.past is not None else 0
+        return version_of(self.past)
 
     @property
     def properties(self) -> dict[str, str]:
@@ -163,11 +163,10 @@ class _Change:
         from pyiceberg.table.refs import SnapshotRef
 
         handle, past = self.table.handle, self.past
-        main = SnapshotRef.model_validate({"snapshot-id": past.snapshot_id, "type": "branch"}) if past else None
         changed = {
             "current_schema_id": self.old.schema.schema_id,
-            "current_snapshot_id": past.snapshot_id if past else None,
-            "refs": {"main": main} if main else {},
+            "current_snapshot_id": past.snapshot_id,
+            "refs": {"main": SnapshotRef.model_validate({"snapshot-id": past.snapshot_id, "type": "branch"})},
         }
         metadata = handle.metadata.model_copy(update=changed)
         same_place = (handle.metadata_location, handle.io, handle.catalog)
@@ -204,10 +203,9 @@ class _Change:
             if self.old.schema.find_column_name(field.source_id) is None:
                 raise StoppedByPolicy(f"{place.shown} is partitioned by {field.name}, which is newer", hint=by_hand)
         if missing := self._missing_files():
-            raise self._lost(
-                f"{text.counted(len(missing), 'file')} of it, such as {missing[0]}, "
-                f"{'was' if len(missing) == 1 else 'were'} deleted"
-            )
+            deleted = f"{'was' if len(missing) == 1 else 'were'} deleted"
+            why = f"{text.counted(len(missing), 'file')} of it, such as {missing[0]}, {deleted}"
+            raise _lost(place, self.version, why)
 
     def _missing_files(self) -> list[str]:
         io, paths = self.table.handle.io, sorted(self.old.data)
@@ -215,17 +213,17 @@ class _Change:
             there = pool.map(lambda path: io.new_input(path).exists(), paths)
             return [path for path, is_there in zip(paths, there, strict=True) if not is_there]
 
-    def _lost(self, why: str) -> StoppedByPolicy:
-        return StoppedByPolicy(
-            f"version {self.version} of {self.table.place.shown} cannot be read any more: {why}",
-            hint="Choose a later number",
-        )
-
 
 def _commits(table: OpenTable, app: str) -> Iterator[PastCommit]:
     """Newest first, as far as snapshots are kept."""
     for one in records.ancestors(table.metadata):
-        yield PastCommit(version_of(one), records.record_of(one, app), _changes_rows(one), one.timestamp_ms)
+        record, is_restored = records.record_of(one, app), _restored_by(one) is not None
+        yield PastCommit(version_of(one), record, _changes_rows(one), one.timestamp_ms, is_restored)
+
+
+def _restored_by(snapshot: Snapshot) -> str | None:
+    """The version that the snapshot has restored, if it has."""
+    return snapshot.summary[_RESTORES] if snapshot.summary is not None else None
 
 
 def _changes_rows(snapshot: Snapshot) -> bool:
@@ -235,16 +233,15 @@ def _changes_rows(snapshot: Snapshot) -> bool:
 
 
 def _sidecar_changes(place: TablePlace, past: Past) -> Iterator[VersionChange]:
-    """That of a history's sidecar, if one of the undone numbers has written to it."""
+    """That of a history's sidecar, if it has other observations now."""
     sidecar = open_table(place.beside(OBSERVED))
-    if sidecar is None or not past.intents:
+    if sidecar is None:
         return
-    commits = list(_commits(sidecar, f"{past.wanted.app_id}:observed"))
-    first = first_undone(commits, past)
-    if first is None:
+    app = app_id(past.wanted.commit.lineage, past.wanted.commit.table, OBSERVATIONS)
+    version = version_of_observations(_commits(sidecar, app), past, f"the history of {sidecar.place.shown}")
+    if version is None:
         return
-    before = next((one.version for one in commits if one.version < first), 0)
-    change = _Change.to_version(sidecar, before)
+    change = _Change.to_version(sidecar, version)
     if not change.is_empty:
         change.require_possible()
         yield change.shown
@@ -257,9 +254,15 @@ def _rows(version: TableVersion) -> int:
 def _record(change: _Change, restoration: Restoration) -> Record:
     """The record of the commit that restores the earlier snapshot."""
     seq, app = restoration.commit.restored, app_id(restoration.commit.lineage, restoration.commit.table)
-    assert seq is not None and change.past is not None, "as found"
+    assert seq is not None, "as found"
     last = data_commit(records.record_of(change.past, app))
     return Record(restoration.commit, attempt=last.attempt, data_seq=last.number, restores=seq)
+
+
+def _lost(place: TablePlace, version: int, why: str) -> StoppedByPolicy:
+    return StoppedByPolicy(
+        f"version {version} of {place.shown} cannot be read any more: {why}", hint="Choose a later number"
+    )
 
 
 def _conflict(place: TablePlace) -> WriteConflict:

@@ -23,7 +23,7 @@ from flowctl.connectors.buffered import batch_like, computed, frame_of, read_col
 from flowctl.connectors.history import Tables, check_observed, sidecar_columns, versioning
 from flowctl.connectors.lake import conditions
 from flowctl.connectors.lake.conditions import Condition, Term, quoted
-from flowctl.connectors.lake.record import DataCommit, Record, app_id, data_commit
+from flowctl.connectors.lake.record import OBSERVATIONS, DataCommit, Record, app_id, data_commit, sidecar_record
 from flowctl.connectors.lake.rows import view_of, with_operations
 from flowctl.connectors.lake.table import LakeTable
 from flowctl.connectors.lake.writer import OpenSidecar, Writer
@@ -158,7 +158,7 @@ class _Try:
             _ATTEMPT: self.attempt,
         }
         coming: Condition = [[(column.name, "=", value) for column, value in own.items()]]
-        _replace(self.side_writer, self.sidecar, going, coming, with_constants(new, own), self.side, "observed")
+        _replace(self.side_writer, self.sidecar, going, coming, with_constants(new, own), self.side, OBSERVATIONS)
 
     def versioning(self, rows: str, versions: str, observed: str, *, first: bool = False) -> Versioning:
         tables = Tables(target=(versions,), batch=(rows,), observed=(observed,))
@@ -221,15 +221,10 @@ def _replace(
     side: WriteJob,
     purpose: str,
 ) -> None:
-    """Replaces what an earlier attempt left in a sidecar.
-
-    It must be repeatable under the same intent, so its number is not the job's but the version that the sidecar gets.
-    """
-    app = f"{app_id(side.record.lineage, side.record.table)}:{purpose}"
-    intent_id = f"{side.record.intent_id}/{uuid.uuid4().hex}"
-    commit = replace(side.record, seq=table.version + 1, intent_id=intent_id, target_id=table.identity)
+    """Replaces what an earlier attempt left in a sidecar."""
+    record = sidecar_record(side.record, table.version, table.identity, purpose)
     try:
-        writer.replace_where(table, Record(commit, app=app), going, coming, rows, side)
+        writer.replace_where(table, record, going, coming, rows, side)
     except StateConflict as conflict:
         raise WriteConflict(f"another attempt wrote to {table.url} at the same moment") from conflict
 

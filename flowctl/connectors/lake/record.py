@@ -4,6 +4,7 @@ identified."""
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,9 +16,22 @@ from flowctl.model.commit import Commit, RowCounts
 _FORMAT = 1
 
 
-def app_id(lineage: str, table: str) -> str:
-    """Identifies one table of one flow to a table format, which keeps the newest sequence number of each."""
-    return f"flowctl:{lineage}:{table}"
+#: What the sidecar is for, in application ids of observations.
+OBSERVATIONS = "observed"
+
+
+def app_id(lineage: str, table: str, purpose: str = "") -> str:
+    """Identifies one table of one flow to a table format, which keeps the newest sequence number of each. ``purpose``
+    is that of its sidecar."""
+    return f"flowctl:{lineage}:{table}{':' if purpose else ''}{purpose}"
+
+
+def sidecar_record(commit: Commit, version: int, identity: str, purpose: str) -> Record:
+    """The record of a sidecar's next commit, after ``version``, which belongs to ``commit`` of the table. It must be
+    repeatable under the same intent, so its number is not that of the table but the version that the sidecar gets."""
+    intent_id = f"{commit.intent_id}/{uuid.uuid4().hex}"
+    own = replace(commit, seq=version + 1, intent_id=intent_id, target_id=identity)
+    return Record(own, app=app_id(commit.lineage, commit.table, purpose))
 
 
 @dataclass(frozen=True)
