@@ -108,6 +108,15 @@ def _maker(case: Case) -> str:
     return f"was not made by this flow{f' for {case.table.id}' if case.state.seq else ''}"
 
 
+def _coarse_key(case: Case) -> Stop | None:
+    """Two keys of the source would be one in the target: each row would change the other's."""
+    target = case.observed.target
+    if target is None or case.table.mode not in ("merge", "scd2"):
+        return None
+    refused = case.rules.refuse_key(target, case.table.key)
+    return Stop(*refused, "key") if refused else None
+
+
 def _refused_name(case: Case) -> Stop | None:
     """Only for a table from a pattern; any other table's refused name is an error of the spec."""
     return Stop(*case.refused_name, "to") if case.refused_name else None
@@ -367,6 +376,7 @@ REASONS: tuple[Reason, ...] = (
     _no_source,
     _shared_target,
     _refused_name,
+    _coarse_key,
     _foreign_target,
     _foreign_sidecar,
     _target_moved,

@@ -168,10 +168,24 @@ def filled(connection: duckdb.DuckDBPyConnection, found: Found) -> dict[str, Fil
     for name, _, kind, default in _facts(connection, found):
         if default is None or default.upper() == "NULL":
             continue
-        names = f'(?:{re.escape(name)}|"{re.escape(name.replace(chr(34), chr(34) * 2))}")'
-        is_computed = re.search(rf"[(,] ?{names} {re.escape(kind)}(?: COLLATE [^ ]+)? GENERATED ALWAYS AS", found.sql)
+        is_computed = re.search(rf"{_declared(name, kind)}(?: COLLATE [^ ]+)? GENERATED ALWAYS AS", found.sql)
         fills[name] = "computed" if is_computed else "default"
     return fills
+
+
+def collations(connection: duckdb.DuckDBPyConnection, found: Found) -> dict[str, str]:
+    """The collations of columns that are declared with one; only a table's SQL has them."""
+    declared = {
+        name: re.search(rf"{_declared(name, kind)} COLLATE ([^ ,)]+)", found.sql)
+        for name, _, kind, _ in _facts(connection, found)
+    }
+    return {name: named[1] for name, named in declared.items() if named}
+
+
+def _declared(name: str, kind: str) -> str:
+    """A pattern of the column's declaration in its table's SQL."""
+    names = f'(?:{re.escape(name)}|"{re.escape(name.replace(chr(34), chr(34) * 2))}")'
+    return rf"[(,] ?{names} {re.escape(kind)}"
 
 
 def _facts(connection: duckdb.DuckDBPyConnection, found: Found) -> list[tuple[str, bool, str, str | None]]:

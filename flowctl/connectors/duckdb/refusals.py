@@ -1,11 +1,12 @@
-"""Which changes of a table DuckDB does not support, and which unique constraint refuses a row. A change is tested on a
-copy of the file's schema in memory: only DuckDB itself knows what its indexes, constraints and computed columns use."""
+"""Which changes of a table and which keys DuckDB does not support, and which unique constraint refuses a row. A change
+is tested on a copy of the file's schema in memory: only DuckDB itself knows what its indexes, constraints and computed
+columns use."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 #: Key in ``extra`` of a target's info: the statements that create the objects of the file.
 SCHEMA = "schema"
+#: Key in ``extra`` of a target's info: the collations of its columns, by name.
+COLLATIONS = "collations"
+#: Those that compare all of a text.
+_EXACT = ("binary", "c", "posix")
 _ANEW = "Drop the table and run it with --full-refresh"
 _SCHEMA_OF = """
     SELECT 'CREATE SCHEMA IF NOT EXISTS "' || replace(schema_name, '"', '""') || '"' FROM duckdb_schemas()
@@ -51,15 +56,9 @@ def schema_of(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
 
 def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
     """``change``, which has its statement, as one that stops the table; None if DuckDB can make it."""
-    import duckdb
-
-    statements: Sequence[str] = info.extra.get(SCHEMA, ())
-    if not change.statement or not statements:
+    if not change.statement or not info.extra.get(SCHEMA):
         return None
-    with closing(duckdb.connect(config=SETTINGS)) as copy:
-        for sql in statements:
-            with suppress(duckdb.Error):  # such as a table that uses an extension
-                copy.execute(sql)
+    with _copy_of(info) as copy:
         why = _tried(copy, change.statement)
         if not why:
             return None
@@ -74,6 +73,34 @@ def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
     if change.change == "new_column" and change.column.lower() in {one.name.lower() for one in info.columns}:
         return None  # the plan tells what to do about a name that differs only in case
     return replace(change, action="fail", statement="", note=f"DuckDB says: {why}", next_step=_ANEW)
+
+
+@contextmanager
+def _copy_of(info: TableInfo) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The file's schema, in memory."""
+    import duckdb
+
+    statements: Sequence[str] = info.extra.get(SCHEMA, ())
+    with closing(duckdb.connect(config=SETTINGS)) as copy:
+        for sql in statements:
+            with suppress(duckdb.Error):  # such as a table that uses an extension
+                copy.execute(sql)
+        yield copy
+
+
+def refuse_key(info: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
+    """See :meth:`flowctl.connectors.target.TargetRules.refuse_key`."""
+    folded = {name.lower() for name in key}
+    for name, collation in info.extra.get(COLLATIONS, {}).items():
+        if name.lower() not in folded or collation.lower() in _EXACT:
+            continue
+        table, column = dialects.table(info.object.parts, "duckdb"), dialects.quoted(name, "duckdb")
+        statement = f"ALTER TABLE {table} ALTER COLUMN {column} TYPE VARCHAR"
+        with _copy_of(info) as copy:
+            is_possible = not _tried(copy, statement)
+        repair = f"Run `{statement}`" if is_possible else f"Create the table again, with {name} VARCHAR"
+        return hindrances.coarse_key(info, name, f"collation is {collation}", repair)
+    return None
 
 
 def _tried(copy: duckdb.DuckDBPyConnection, statement: str) -> str:

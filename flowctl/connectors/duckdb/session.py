@@ -80,7 +80,10 @@ class DuckdbSession(EmbeddedSession):
         found = catalog.find(self.connection, object)
         if info is None or found is None:
             return None
-        more = {refusals.SCHEMA: schema, "filled": catalog.filled(self.connection, found) if found.is_table else {}}
+        more: dict[str, Any] = {refusals.SCHEMA: schema, "filled": {}}
+        if found.is_table:
+            more["filled"] = catalog.filled(self.connection, found)
+            more[refusals.COLLATIONS] = catalog.collations(self.connection, found)
         identity = identity_with(info.identity, info.created_by)
         return replace(info, identity=identity, extra={**info.extra, **more})
 

@@ -55,6 +55,9 @@ class DuckdbTarget(EmbeddedTarget[DuckdbSession]):
     def refuse_change(self, info: TableInfo, change: SchemaChange) -> SchemaChange | None:
         return refusals.refuse_change(info, change)
 
+    def refuse_key(self, there: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
+        return refusals.refuse_key(there, key)
+
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         schemas = [f"CREATE SCHEMA IF NOT EXISTS {self.dialect.quoted(name)}" for name in object.parts[:-1]]
         return [*schemas, *super().create_statements(object, columns, layout)]

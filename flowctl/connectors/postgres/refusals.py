@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _EXTRA = "dependants"
+#: Why a column takes different texts for equal, and the clauses of ALTER TABLE that end that; by column.
+_COARSE = "coarse"
 #: How a column is used: by an object that must be dropped before its type changes; as a partition key, which cannot be
 #: dropped; by a foreign key of another table, which allows a wider type but no other.
 _USED, _PARTITION_KEY, _REFERRED_TO = "used", "partition key", "referred to"
@@ -61,15 +63,37 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
 def with_dependants(
     connection: psycopg.Connection[Any], found: Mapping[ObjectName, TableInfo | None]
 ) -> dict[ObjectName, TableInfo | None]:
-    """The same tables, each with what :func:`refuse_change` needs. One query for all; not needed for sources."""
+    """The same tables, each with what :func:`refuse_change` and :func:`refuse_key` need. Two queries for all; not
+    needed for sources."""
     oids = {info.identity.rpartition("/")[2]: object for object, info in found.items() if info is not None}
     used: dict[ObjectName, list[tuple[str, str, str]]] = {}
     for oid, column, how, name in connection.execute(_DEPENDANTS, [[*map(int, oids)]]) if oids else ():
         used.setdefault(oids[str(oid)], []).append((column, how, name))
+    coarse: dict[ObjectName, dict[str, tuple[str, str]]] = {}
+    for oid, column, kind, collation in connection.execute(_COARSE_COLUMNS, [[*map(int, oids)]]) if oids else ():
+        coarse.setdefault(oids[str(oid)], {})[column] = (kind, collation)
     return {
-        object: replace(info, extra={**info.extra, _EXTRA: used[object]}) if info and object in used else info
+        object: info and replace(info, extra={**info.extra, _EXTRA: used.get(object, []), _COARSE: coarse.get(object)})
         for object, info in found.items()
     }
+
+
+def refuse_key(info: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
+    """See :meth:`flowctl.connectors.target.TargetRules.refuse_key`. Types that have several texts of one value (``1.0``
+    and ``1.00``) are left to the commit, which compares the keys of a batch: such keys rarely meet."""
+    coarse: Mapping[str, tuple[str, str]] = info.extra.get(_COARSE) or {}
+    for name in key:
+        column = info.column(name)
+        if column is None or name not in coarse:
+            continue
+        kind, collation = coarse[name]
+        why = f"collation is {collation}" if collation else f"type is {kind}"
+        type = (
+            f'{column.native} COLLATE "default"' if collation else "text[]" if column.native.endswith("[]") else "text"
+        )
+        alter = f"ALTER TABLE {POSTGRES.table(info.object.parts)} ALTER COLUMN {POSTGRES.quoted(name)} TYPE {type}"
+        return hindrances.coarse_key(info, name, why, f"Run `{alter}`")
+    return None
 
 
 def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
@@ -155,6 +179,21 @@ _DEPENDANTS = """
         JOIN pg_attribute a ON a.attrelid = b.oid AND a.attnum = d.objsubid
     )
     SELECT root::bigint, column_name, how, name FROM uses WHERE name IS NOT NULL ORDER BY root, column_name, how, name
+"""
+#: Columns with a collation that is not deterministic, and those of citext; also in domains and arrays.
+_COARSE_COLUMNS = """
+    WITH RECURSIVE kinds(relation, name, collated, type) AS (
+        SELECT attrelid, attname, attcollation, atttypid FROM pg_attribute
+        WHERE attrelid = ANY (%s::oid[]) AND attnum > 0 AND NOT attisdropped
+        UNION
+        SELECT k.relation, k.name, k.collated, CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END
+        FROM kinds k JOIN pg_type t ON t.oid = k.type
+        WHERE t.typtype = 'd' OR t.typcategory = 'A' AND t.typelem <> 0
+    )
+    SELECT DISTINCT k.relation::bigint, k.name, t.typname::text, coalesce(c.collname, '')::text
+    FROM kinds k JOIN pg_type t ON t.oid = k.type
+    LEFT JOIN pg_collation c ON c.oid = k.collated AND NOT c.collisdeterministic
+    WHERE c.oid IS NOT NULL OR t.typname = 'citext'
 """
 #: Only an index without a condition or expressions, in the usual order, can become a constraint.
 _CONSTRAINT = """

@@ -129,6 +129,9 @@ class PostgresTarget(SqlTarget[PostgresSession]):
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
         return refusals.refuse_write(info, mode, replaces=replaces)
 
+    def refuse_key(self, there: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
+        return refusals.refuse_key(there, key)
+
     def most_columns(self, mode: Mode) -> int:
         """PostgreSQL's limit of 1,600, less one column for the change in merge and scd2."""
         return 1600 if mode in ("append", "truncate") else 1599

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import TableError
+from flowctl.model.table_info import TableInfo
 
 #: For a database that does not report which object uses a column.
 DROP_WHAT_USES_IT = "Drop what uses the column, run, and recreate it"
@@ -39,6 +40,13 @@ class Constraint:
     removal: str = ""
     deferral: str = ""
     is_deferrable: bool = False
+
+
+def coarse_key(info: TableInfo, column: str, why: str, repair: str) -> tuple[str, str]:
+    """See :meth:`flowctl.connectors.target.TargetRules.refuse_key`; ``why`` is the column's type or collation,
+    ``repair`` a next step."""
+    what = f'{info.object} takes different texts of the key column "{column}" for equal: its {why}'
+    return what, f"{repair}, or leave {column} out of `key`"
 
 
 def refused_row(job: WriteJob, constraint: Constraint) -> TableError:

@@ -1,16 +1,19 @@
-"""Which changes of a table SQLite does not support, and which unique constraint refuses a row. What prevents dropping a
-column is tested on a copy of the file's schema in memory: only SQLite's own parser knows which columns a view uses."""
+"""Which changes of a table and which keys SQLite does not support, and which unique constraint refuses a row. What
+prevents dropping a column, and how one is compared, is tested on a copy of the file's schema in memory: only SQLite's
+own parser knows which columns a view uses."""
 
 from __future__ import annotations
 
 import re
 import sqlite3
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 
 from flowctl.connectors.sql import hindrances
 from flowctl.connectors.sql.hindrances import Constraint
 from flowctl.connectors.sqlite.database import quoted
+from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import TableInfo
 from flowctl.sql import dialects
@@ -41,10 +44,7 @@ def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
 
 
 def _refuse_drop(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
-        for sql in info.extra.get(SCHEMA, ()):
-            with suppress(sqlite3.Error):  # such as a virtual table of a missing module
-                copy.execute(sql)
+    with _copy_of(info) as copy:
         in_the_way, why = _in_the_way(copy, change.statement)
     if in_the_way:
         note, next_step = f"in use by {hindrances.joined(in_the_way)}", hindrances.drop_them(in_the_way)
@@ -56,6 +56,38 @@ def _refuse_drop(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
     else:
         return None
     return replace(change, action="fail", statement="", note=note, next_step=next_step)
+
+
+@contextmanager
+def _copy_of(info: TableInfo) -> Iterator[sqlite3.Connection]:
+    """The file's schema, in memory."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+        for sql in info.extra.get(SCHEMA, ()):
+            with suppress(sqlite3.Error):  # such as a virtual table of a missing module
+                copy.execute(sql)
+        yield copy
+
+
+def refuse_key(info: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
+    """See :meth:`flowctl.connectors.target.TargetRules.refuse_key`."""
+    texts = [name for name in key if (column := info.column(name)) and column.type == types.STRING]
+    for name, collation in _collations(info, texts):
+        if collation.upper() != "BINARY":
+            repair = f"Create the table again, with {name} TEXT COLLATE BINARY"
+            return hindrances.coarse_key(info, name, f"collation is {collation}", repair)
+    return None
+
+
+def _collations(info: TableInfo, names: Sequence[str]) -> list[tuple[str, str]]:
+    """By which collation each column is compared. SQLite has no statement for that, but an index on a column has its
+    collation; the indexes of the table itself may have others, which do not matter for a comparison."""
+    if not names:
+        return []
+    index = f"CREATE INDEX _flowctl_key ON {quoted(info.object.parts[-1])} ({', '.join(map(quoted, names))})"
+    with _copy_of(info) as copy, suppress(sqlite3.Error):  # a virtual table has no index
+        copy.execute(index)
+        return copy.execute("SELECT name, coll FROM pragma_index_xinfo('_flowctl_key') WHERE key").fetchall()
+    return []
 
 
 def _in_the_way(copy: sqlite3.Connection, statement: str) -> tuple[list[str], str]:

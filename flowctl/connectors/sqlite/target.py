@@ -71,6 +71,9 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
     def refuse_change(self, info: TableInfo, change: SchemaChange) -> SchemaChange | None:
         return refusals.refuse_change(info, change)
 
+    def refuse_key(self, there: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
+        return refusals.refuse_key(there, key)
+
     def confirm_write(self, object: ObjectName, write: WriteShape, written: Sequence[str]) -> str:
         require_storable([column for column in write.columns if column.name in written], _FORM)
         return ""
