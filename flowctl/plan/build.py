@@ -121,12 +121,12 @@ def case_of(
 
 def _owner(table_id: str, world: World) -> str:
     """The other table that has written this one's target, as state or the target itself records it."""
-    target = world.tables[table_id].target
+    target, own = world.tables[table_id].target, world.recorded(table_id).target_id
+    if target is None or not target.identity or (own and same_identity(own, target.identity)):
+        return ""
     written = {id: seen.commit.target_id for id, seen in world.tables.items() if seen.commit is not None}
     for document in (world.state, *world.documents.values()):
         written |= {id: state.target_id for id, state in document.tables.items() if state.target_id}
-    if target is None or not target.identity:
-        return ""
     return next((id for id in sorted(written) if id != table_id and same_identity(written[id], target.identity)), "")
 
 
