@@ -49,7 +49,16 @@ def stop_if_partitions_moved(case: Case, stream: StreamSpec) -> Stop | None:
     )
 
 
-def partition_notes(case: Case, stream: StreamSpec) -> list[str]:
+def undelivered_columns(case: Case) -> list[str]:
+    """A note on columns that a query of the table has, and its stream has not."""
+    source, wanted = case.observed.source, case.table.columns
+    left_out = source.extra.get("undelivered", ()) if source is not None else ()
+    if not (names := [name for name in left_out if wanted.takes(name) and name not in wanted.add]):
+        return []
+    return [f"generated columns are not in the stream, and left out: {some(names)}"]
+
+
+def unclear_partitions(case: Case, stream: StreamSpec) -> list[str]:
     moved = _moved(case)
     if not moved.unclear or stream.on_truncate == "ignore":
         return []

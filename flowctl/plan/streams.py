@@ -27,10 +27,11 @@ from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.stops import first_stop
 from flowctl.plan.stream_stops import (
     first_stream_stop,
-    partition_notes,
     stop_by_problem,
     stop_if_appended_again,
     stop_if_partitions_moved,
+    unclear_partitions,
+    undelivered_columns,
 )
 from flowctl.plan.unsent import stop_if_unsent, unsent_columns, what
 from flowctl.spec.spec import Spec, StreamSpec
@@ -306,7 +307,8 @@ def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
         notes=(
             *announced(table, landed),
             *([what(unsent)] if unsent else []),
-            *partition_notes(table, case.spec),
+            *undelivered_columns(table),
+            *unclear_partitions(table, case.spec),
         ),
     )
 
@@ -332,7 +334,9 @@ def _snapshot(case: StreamCase, table: Case) -> StreamStep:
         "stats",
         check_deletes=exists and not table.replaces and table.table.mode != "append",
     )
-    return replace(step, how=how(step, table)) if isinstance(step, Load) else step
+    if not isinstance(step, Load):
+        return step
+    return replace(step, how=how(step, table), notes=(*step.notes, *undelivered_columns(table)))
 
 
 def _joining(table: Case) -> Advance | Stopped:
@@ -345,6 +349,7 @@ def _joining(table: Case) -> Advance | Stopped:
         reason="takes changes from now on (snapshot: never)",
         columns=columns,
         checks=checks.checks(table, check_deletes=False),
+        notes=tuple(undelivered_columns(table)),
     )
 
 

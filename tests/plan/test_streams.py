@@ -280,3 +280,17 @@ def test_no_change_is_announced_of_columns_that_the_spec_declares_or_leaves_out(
     stream = running({"orders": state}, [batch(5, {"orders": 1})] if waits else [], shapes={"s1": shape("orders", now)})
     step = stream_plan(stream, [(spec, replace(there, source=info("orders", now)))]).steps[0]
     assert isinstance(step, Advance) and step.notes == ()
+
+
+def test_generated_columns_are_named() -> None:
+    """They are not among the columns of the source, as its stream has them."""
+    made = info("orders", undelivered=["total", "tax"])
+    note = ("generated columns are not in the stream, and left out: total, tax",)
+    first = stream_plan(new_stream(), [(ORDERS_TABLE, seen(ORDERS_TABLE, made))]).steps[0]
+    assert isinstance(first, Load) and first.notes == note
+    there, state = joined(ORDERS_TABLE, 4)
+    step = stream_plan(running({"orders": state}), [(ORDERS_TABLE, replace(there, source=made))]).steps[0]
+    assert isinstance(step, Advance) and step.notes == note
+    spec = stream_table("orders", columns=ColumnRules(add={"total": "amount * 2"}, types={"total": "int"}))
+    first = stream_plan(new_stream(), [(spec, seen(spec, made))]).steps[0]
+    assert isinstance(first, Load) and first.notes == (note[0].replace("total, ", ""),)

@@ -20,7 +20,7 @@ from flowctl.connectors.duckdb.database import open_database
 from flowctl.connectors.duckdb.session import DUCKDB, DuckdbSession
 from flowctl.connectors.duckdb.source import DuckdbSource
 from flowctl.connectors.preconditions import verify_total
-from flowctl.connectors.refusal import PREFIX
+from flowctl.connectors.refusal import LEAVE_OUT, PREFIX
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.embedded import Access, EmbeddedTarget, HandedRows
 from flowctl.connectors.sql.hindrances import Constraint
@@ -115,6 +115,6 @@ def _stored(column: Column) -> str:
     value = f"CAST({name} AS {kind})"
     if column.type in (types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ):
         message = f'{PREFIX}column "{column.name}" ({types.short(column.type)}): DuckDB has no such year'
-        refused = dialects.text(f"{message} | Leave such rows out with `where`", "duckdb")
+        refused = dialects.text(f"{message} | {LEAVE_OUT}", "duckdb")
         value = f"CASE WHEN NOT isfinite({value}) THEN error({refused}) ELSE {value} END"
     return f"{value} AS {name}"

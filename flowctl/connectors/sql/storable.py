@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.refusal import PREFIX
+from flowctl.connectors.refusal import LEAVE_OUT, PREFIX
 from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
@@ -120,5 +120,5 @@ def _in_calendar(value: SparkColumn, column: Column, text: SparkColumn, form: Fo
 def _unless(refused: SparkColumn, column: Column, why: str, value: SparkColumn) -> SparkColumn:
     from pyspark.sql import functions as f
 
-    message = f'{PREFIX}column "{column.name}" ({types.short(column.type)}): {why} | Leave such rows out with `where`'
+    message = f'{PREFIX}column "{column.name}" ({types.short(column.type)}): {why} | {LEAVE_OUT}'
     return f.when(refused, f.raise_error(f.lit(message))).otherwise(value)

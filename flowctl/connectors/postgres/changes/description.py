@@ -237,6 +237,7 @@ def _as_streamed(info: TableInfo, facts: _Facts, published: _Published | None) -
         "replica_identity": facts.letter,
         "identity_columns": list(facts.identity),
         "row_filter": where,
+        "undelivered": [column.name for column in info.columns if column.name in generated],
         "published": published.membership((facts.schema, facts.name)) if published else "",
     }
     if facts.kind == "p":

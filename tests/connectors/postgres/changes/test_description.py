@@ -111,3 +111,10 @@ def test_rows_of_other_tables_whose_changes_never_come(postgres_database: str, t
     assert unlogged.what == "the partition public.t1 of public.t is unlogged: its changes are not in the log"
     run(postgres_database, unlogged.repair)
     assert look(postgres_database, tmp_path).problems == ()
+
+
+def test_generated_columns_are_not_delivered(postgres_database: str, tmp_path: Path) -> None:
+    run(postgres_database, "CREATE TABLE t (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED)")
+    found = look(postgres_database, tmp_path).tables[TABLE]
+    assert found is not None and [column.name for column in found.columns] == ["id"]
+    assert found.extra["undelivered"] == ["twice"]
