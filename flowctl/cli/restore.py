@@ -67,7 +67,7 @@ def _plan_lines(plan: RestorePlan, width: int) -> Iterator[Line]:
 
     found = plan.restoration
     yield (Piece(f"~ {plan.table.target}", "bold"),)
-    for label, said in _told(found):
+    for label, said in (*_told(found), *([("definition", plan.definition)] if plan.definition else [])):
         yield from text.labelled(label, said, width)
     yield from ((Piece(line),) for line in render(list(plan.changes)))
 

@@ -26,13 +26,15 @@ class Restoration:
     """What :meth:`Restorable.restore` would do. ``commit`` is the target's newest commit afterwards, ``before`` and
     ``after`` describe the table. ``table`` is the change of the table itself, None if it has been restored already;
     ``sidecars`` are those of the sidecars that belong to its content. ``undone`` are the later sequence numbers of this
-    flow, in ascending order, ``others`` is the number of later commits of others that have changed rows. ``at`` is when
-    the content was committed, in milliseconds since 1970; None: not recorded."""
+    flow, in ascending order, ``others`` is the number of later commits of others that have changed rows. ``origins``
+    are the commits of the content, newest first: that of the number, and, if it was a restoration, what that restored.
+    ``at`` is when the content was committed, in milliseconds since 1970; None: not recorded."""
 
     commit: Commit
     object: ObjectName
     before: TableInfo
     after: TableInfo
+    origins: tuple[Commit, ...]
     table: VersionChange | None
     sidecars: tuple[VersionChange, ...] = ()
     undone: tuple[int, ...] = ()

@@ -16,6 +16,7 @@ from flowctl.connectors.restoration import Restorable, Restoration
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.commit import Commit
 from flowctl.observe.asking import Connections
+from flowctl.plan import definition as definitions
 from flowctl.plan.case import Case
 from flowctl.plan.fills import columns_to_record
 from flowctl.plan.planning import observe_table
@@ -25,6 +26,7 @@ from flowctl.state import document as documents
 from flowctl.state.changes import Difference, differences
 from flowctl.state.document import StateDocument
 from flowctl.state.file_log import revive_positions
+from flowctl.state.former import Former, former_state
 from flowctl.state.lease import Lease
 from flowctl.state.runs import new_run_id
 from flowctl.state.store import StateStore
@@ -33,11 +35,13 @@ from flowctl.state.streams import with_adopted
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """``changes`` are those of the state."""
+    """``changes`` are those of the state. ``definition`` says what the next plan will find of the definition under
+    which the content was committed; empty if it is that of the spec."""
 
     table: TableSpec
     restoration: Restoration
     changes: tuple[Difference, ...]
+    definition: str = ""
 
     @property
     def is_done(self) -> bool:
@@ -84,8 +88,11 @@ def restore(
         record = Commit(before.lineage, table_id, number, uuid.uuid4().hex, "", None)
         found = target.find_restoration(record, table.target.object, seq)
         case = Case(table, replace(observed, target=found.after, commit=found.commit), before.table(table_id), rules)
-        after = before if _is_current(before, found) else _adopted(before, case, found)
-        plan = RestorePlan(table, found, tuple(differences(before, after)))
+        after, definition = before, ""
+        if not _is_current(before, found):
+            former = former_state(store, before.lineage, found.origins)
+            after, definition = _adopted(before, case, found, former)
+        plan = RestorePlan(table, found, tuple(differences(before, after)), definition)
         if plan.is_done or not approve(plan):
             return RestoreResult(plan, before, before, approved=False)
 
@@ -107,11 +114,24 @@ def _is_current(document: StateDocument, found: Restoration) -> bool:
     return not found.changes and (state.seq, state.intent_id) == (found.commit.seq, found.commit.intent_id)
 
 
-def _adopted(before: StateDocument, case: Case, found: Restoration) -> StateDocument:
-    table_id = case.table.id
+def _adopted(before: StateDocument, case: Case, found: Restoration, former: Former) -> tuple[StateDocument, str]:
+    """The state afterwards, with the definition under which the content was committed; and what the user must know
+    of it. If state does not know it any more, one that the next plan stops for is assumed: a position means nothing
+    under another definition, and rows would be lost."""
+    table_id, target = case.table.id, str(case.table.target)
     columns = columns_to_record(case)
     document = documents.adopt(before, table_id, found.after, found.commit, columns)
-    return with_adopted(before, document, table_id)
+    document = with_adopted(before, document, table_id)
+    number = found.origins[0].seq
+    if not former.states:
+        return document, f"of sequence number {number} is not recorded: the next plan takes that of the spec"
+    maybe = (documents.with_definition_of(document, table_id, one, target) for one in former.states)
+    changes = [(one, definitions.differences(one.table(table_id).definition, case.definition)) for one in maybe]
+    document, changed = next((one for one in changes if one[1]), changes[0])
+    stops = f"{'; '.join(changed)}: the next plan stops" if changed else ""
+    if former.is_known:
+        return document, stops and f"was another one, {stops}"
+    return document, f"of sequence number {number} is no longer recorded, {stops or 'that of now is assumed'}"
 
 
 def _require_settled(spec: Spec, document: StateDocument, table_id: str) -> None:

@@ -159,6 +159,10 @@ def _text(field: str, before: TableState, after: TableState) -> str:
         known = {column.name for column in before.schema}
         if new := ", ".join(column.name for column in after.schema if column.name not in known):
             return f"{text} (new: {new})"
+    if field == "definition" and before.definition and after.definition:
+        names = sorted({*before.definition, *after.definition})
+        changed = (name for name in names if before.definition.get(name) != after.definition.get(name))
+        return f"recorded → another one ({', '.join(changed)})"
     return text
 
 

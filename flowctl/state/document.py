@@ -322,6 +322,19 @@ def adopt(
     )
 
 
+def with_definition_of(document: StateDocument, table_id: str, then: TableState, target: str) -> StateDocument:
+    """``document``, in which the table has the definition and the columns of its source that ``then`` has, as after a
+    commit that was restored. ``target`` is its `to` as of now: the connection may have had another name."""
+    changed = replace(
+        document.table(table_id),
+        definition={**then.definition, "to": target},
+        schema=then.schema,
+        upstream_shape=then.upstream_shape,
+        deletes_checked_at=then.deletes_checked_at,
+    )
+    return _with_tables(document, {table_id: changed})
+
+
 def roll_back(current: StateDocument, old: StateDocument) -> StateDocument:
     """``state rollback``: takes positions, definitions and schemas from ``old``; sequence numbers and their owners from
     whichever document has the higher ones. Pending intents are kept as abandoned. Tables unknown to ``old`` keep only

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -107,6 +108,40 @@ def test_columns_go_back_too(lake: TargetPlace) -> None:
     assert "size" not in made.place.columns()
     made.apply()
     assert made.place.rows(["id", "size"]) == sqlite_rows(source, "SELECT id, size FROM orders")
+
+
+@pytest.mark.full
+def test_the_definition_goes_back_too(lake: TargetPlace) -> None:
+    """A position means nothing under another cursor: rows below it would be lost."""
+    made = with_three_commits(lake, "orders")
+    old, new = made.flow.spec.read_text(), made.flow.spec.read_text().replace("{column: at}", "{column: id}")
+    made.flow.write(new)
+    made.flow.apply("--select", "orders", "--full-refresh", "orders")
+    said = made.restore("2")
+    assert "definition was another one, cursor: at → id: the next plan stops" in said
+    assert "definition recorded → another one (cursor)" in said
+    (step,) = made.flow.plan("--select", "orders", expect=None)["steps"]
+    assert step["action"] == "stop" and step["reason"] == "the definition changed: cursor: at → id"
+    assert "--full-refresh orders" in step["hint"] and "--accept-definition" in step["hint"]
+    made.flow.write(old)
+    made.apply()
+    assert made.current() == LAST
+
+
+@pytest.mark.full
+def test_a_definition_that_is_no_longer_recorded_is_that_of_later_numbers(lake: TargetPlace) -> None:
+    made = with_three_commits(lake, "orders")
+    log = made.flow.folder / "state/shop/state"
+    for path in log.glob("*.json"):
+        if json.loads(path.read_text())["tables"]["orders"]["seq"] < 3:
+            path.unlink()
+    of_now = "definition of sequence number 1 is no longer recorded, that of now is assumed"
+    assert of_now in made.restore("1")
+    assert made.flow.actions("--select", "orders") == {"orders": "change"}
+    made.flow.write(made.flow.spec.read_text().replace("{column: at}", "{column: id}"))
+    said = made.restore("2")
+    assert "of sequence number 2 is no longer recorded, cursor: at → id: the next plan stops" in said
+    assert made.flow.actions("--select", "orders") == {"orders": "stop"}
 
 
 @pytest.mark.full

@@ -49,16 +49,18 @@ def find(location: TableLocation, record: Commit, object: ObjectName, seq: int) 
     old = open_version(location, past.version)
     _require_possible(table, old)
     newest = table.newest(wanted.app_id)
-    sidecar = tuple(_sidecar_changes(location, past))
+    sidecar, origins = tuple(_sidecar_changes(location, past)), tuple(one.commit for one in past.origins)
     if newest is not None and newest.restores == seq and _same(table, old):
         done = replace(newest.commit, restored=seq)
-        return Restoration(done, object, table.info(object), table.info(object), None, sidecar, at=past.at)
+        now = table.info(object)
+        return Restoration(done, object, now, now, origins, None, sidecar, at=past.at)
     return Restoration(
         replace(record, position=wanted.commit.position, target_id=table.identity, restored=seq),
         object,
         before=table.info(object),
         after=replace(old.info(object), version=table.version + 1),
         table=_change(table, old),
+        origins=origins,
         sidecars=sidecar,
         undone=past.undone,
         others=past.others,

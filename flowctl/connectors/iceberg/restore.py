@@ -51,10 +51,11 @@ def find(place: TablePlace, record: Commit, object: ObjectName, seq: int) -> Res
     past = read_past(commits, seq, place.shown, f"the history of {place.shown}")
     change = _Change.to_version(table, past.version)
     newest = table.newest(past.wanted.app_id)
-    sidecar = tuple(_sidecar_changes(place, past))
+    sidecar, origins = tuple(_sidecar_changes(place, past)), tuple(one.commit for one in past.origins)
     if newest is not None and newest.restores == seq and change.is_empty:
         done = replace(newest.commit, restored=seq)
-        return Restoration(done, object, table.info(object), table.info(object), None, sidecar, at=past.at)
+        now = table.info(object)
+        return Restoration(done, object, now, now, origins, None, sidecar, at=past.at)
     change.require_possible()
     return Restoration(
         replace(record, position=past.wanted.commit.position, target_id=table.identity, restored=seq),
@@ -62,6 +63,7 @@ def find(place: TablePlace, record: Commit, object: ObjectName, seq: int) -> Res
         before=table.info(object),
         after=replace(change.restored.info(object), version=table.version + 1),
         table=change.shown,
+        origins=origins,
         sidecars=sidecar,
         undone=past.undone,
         others=past.others,

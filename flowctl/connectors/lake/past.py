@@ -25,13 +25,15 @@ class PastCommit:
 @dataclass(frozen=True)
 class Past:
     """``version`` is that of the commit ``wanted``. ``undone`` are the sequence numbers since with content of their
-    own, in ascending order. ``others`` is how many commits of others have changed rows since. ``intents``: those of
-    all numbers whose versions are derived from the same observations; empty if the table was no history."""
+    own, in ascending order. ``others`` is how many commits of others have changed rows since. ``origins``: ``wanted``
+    and, if that was a restoration, what it restored, back to the commit with the data. ``intents``: those of all
+    numbers whose versions are derived from the same observations; empty if the table was no history."""
 
     version: int
     wanted: Record
     undone: tuple[int, ...]
     others: int
+    origins: tuple[Record, ...]
     intents: frozenset[str]
     at: int | None
 
@@ -50,8 +52,9 @@ def read_past(commits: Iterable[PastCommit], seq: int, place: str, where: str) -
                     f"sequence number {seq} of {place} was given up: it has no content", hint="Choose another number"
                 )
             undone = sorted({one.seq for one in later if not one.commit.void and not one.restores})
-            intents = frozenset(_same_content(record, (*later, *_until_data(record, commits))))
-            return Past(one.version, record, tuple(undone), others, intents, one.at)
+            before = tuple(_until_data(record, commits))
+            intents = frozenset(_same_content(record, (*later, *before)))
+            return Past(one.version, record, tuple(undone), others, _origins(record, before), intents, one.at)
         if record is not None:
             later.append(record)
         else:
@@ -98,10 +101,19 @@ def _same_content(wanted: Record, records: Iterable[Record]) -> Iterator[str]:
 
 def _until_data(wanted: Record, commits: Iterable[PastCommit]) -> Iterator[Record]:
     """The records before ``wanted``, back to the one with its data, which it may have restored."""
-    if not wanted.restores:
-        return
-    for one in commits:
+    restored = wanted.restores
+    for one in commits if restored else ():
         if one.record is not None:
             yield one.record
-            if one.record.attempt == wanted.attempt and not (one.record.restores or one.record.commit.void):
-                return
+            if one.record.seq == restored:
+                restored = one.record.restores
+                if not restored:
+                    return
+
+
+def _origins(wanted: Record, before: Iterable[Record]) -> tuple[Record, ...]:
+    found = [wanted]
+    for one in before:
+        if one.seq == found[-1].restores:
+            found.append(one)
+    return tuple(found)
