@@ -98,11 +98,12 @@ class WriteJob:
     existing one, each with its statement; both are part of the commit, or of an earlier attempt that may have died.
     ``columns`` are all columns of the target afterwards, in order; ``compared`` those that decide if a row has changed.
     ``replace`` replaces the whole content. ``soft_deletes`` sets ``_deleted_at`` to ``at``, the time fixed in the
-    intent, instead of deleting. ``is_ordered``: changes have ``_source_order``, and those that are older than what the
-    target has of their row are left out. ``is_dated``: in a history every row has a time of its own, and none is that
-    of ``at``. Leftovers of leases below ``fence`` are dropped. ``rows`` is the batch's row count, once counted;
-    ``estimated_rows`` an approximate maximum; ``key_bounds`` are the least and the greatest value of key columns, as
-    Spark writes them (None: unknown). ``base`` names the commit that must be the newest (empty: none; None: any).
+    intent, instead of deleting. ``flags_deletes``: a deletion is a row of the source, marked by a flag.
+    ``is_ordered``: changes have ``_source_order``, and those that are older than what the target has of their row
+    are left out. ``is_dated``: in a history every row has a time of its own, and none is that of ``at``. Leftovers
+    of leases below ``fence`` are dropped. ``rows`` is the batch's row count, once counted; ``estimated_rows`` an
+    approximate maximum; ``key_bounds`` are the least and the greatest value of key columns, as Spark writes them
+    (None: unknown). ``base`` names the commit that must be the newest (empty: none; None: any).
     ``before_commit`` must be called right before the atomic operation; it may raise."""
 
     record: Commit
@@ -117,6 +118,7 @@ class WriteJob:
     alter: tuple[SchemaChange, ...] = ()
     replace: bool = False
     soft_deletes: bool = False
+    flags_deletes: bool = False
     is_ordered: bool = False
     layout: Layout = Layout()
     run_id: str = ""

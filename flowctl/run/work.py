@@ -18,7 +18,7 @@ from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
 from flowctl.run.attempt import COMMIT_MARGIN, Attempt, RunContext
 from flowctl.run.checks import BatchCounts
-from flowctl.spec.spec import TableSpec
+from flowctl.spec.spec import DetectFlag, TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,6 +94,7 @@ def write_job(
         alter=tuple(change for change in columns.changes if change.alters) if columns.statements else (),
         replace=step.write_full,
         soft_deletes=deletes is not None and deletes.action == "soft" and table.mode == "merge",
+        flags_deletes=isinstance(deletes, DetectFlag),
         is_ordered=table.has_source_order,
         layout=table.layout,
         run_id=run.run_id,

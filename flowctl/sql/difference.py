@@ -46,7 +46,7 @@ class Upsert:
     ``D``. ``deleted_at`` (RFC 3339) makes deletes soft; the target then has ``_deleted_at``. ``is_ordered``: both have
     ``_source_order``, and deletes are soft. ``carried`` are further columns of the target, which the difference returns
     unchanged: a key may occur more than once, so nothing else identifies the row they belong to. Of
-    ``as_text``, the texts of values are compared."""
+    ``as_text``, the texts of values are compared; a key among them is found by its value and gets the batch's text."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]
@@ -102,7 +102,7 @@ def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dial
         updated = ("update",)
         gone = _render(f"SELECT {_listed('d', change.key)} FROM {changes} WHERE {action} = 'delete'", dialect)
         statements[dialects.deletion(change.target, change.key, gone, dialect)] = ("delete",)
-    if values := [name for name in change.columns if name not in change.key]:
+    if values := [name for name in change.columns if name not in change.key or name in change.as_text]:
         is_updated = f"{action} IN ({', '.join(map(repr, updated))})"
         update = f"""UPDATE {target} AS t SET {", ".join(f"{_quoted(name)} = {_column('d', name)}" for name in values)}
                      FROM {changes} WHERE {_keys_match(change, "d", "t")} AND {is_updated}"""
@@ -155,7 +155,8 @@ def _batch_value(change: Upsert, name: str) -> str:
 
 def _is_changed(change: Upsert) -> str:
     """Nulls are equal. A soft-deleted row that returns has changed. A newer order is a change."""
-    differs = [f"NOT ({_compared(change, 's', name)} <=> {_compared(change, 't', name)})" for name in change.compared]
+    compared = (*(name for name in change.key if name in change.as_text), *change.compared)
+    differs = [f"NOT ({_compared(change, 's', name)} <=> {_compared(change, 't', name)})" for name in compared]
     came_back = [f"{_column('t', SOFT_DELETED)} IS NOT NULL"] if change.marks_deletes else []
     if change.is_ordered:
         is_same = f"{_is_live()} AND ({' OR '.join(differs) or 'FALSE'})"

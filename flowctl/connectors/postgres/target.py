@@ -19,6 +19,7 @@ from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.buffered import buffered, frame_of
 from flowctl.connectors.postgres import catalog, commits, refusals
 from flowctl.connectors.postgres.client import Client
+from flowctl.connectors.postgres.equal_keys import one_of_each
 from flowctl.connectors.postgres.modifiers import is_limited
 from flowctl.connectors.postgres.session import POSTGRES, PostgresSession
 from flowctl.connectors.postgres.staging import (
@@ -65,12 +66,14 @@ _ALL_ROWS = "row_security = off"
 
 @dataclass(frozen=True)
 class _Copied:
-    """The rows copied into the staging table, and whether that table becomes the target."""
+    """The rows copied into the staging table, and whether that table becomes the target. ``keyed`` is their job if only
+    the texts of their keys were compared."""
 
     stage: tuple[str, str]
     columns: tuple[str, ...]
     accepted: tuple[Accepted, ...]
     becomes: bool
+    keyed: WriteJob | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,8 @@ class PostgresTarget(SqlTarget[PostgresSession]):
             with refusal.named():
                 accepted = self._copy(spark, batch, columns, POSTGRES.table(stage), natives)
             verify_total(job, sum(report.rows for report in accepted))
-            yield _Copied(stage, tuple(column.name for column in columns), tuple(accepted), becomes)
+            names = tuple(column.name for column in columns)
+            yield _Copied(stage, names, tuple(accepted), becomes, job if OP_COLUMN in names else None)
 
     @contextmanager
     def stage_undecoded(self, rows: UndecodedRows, job: WriteJob, *, is_inside: bool) -> Iterator[Staged]:
@@ -214,7 +218,10 @@ class PostgresTarget(SqlTarget[PostgresSession]):
 
     def accept(self, session: PostgresSession, rows: _Copied) -> StagedRows:
         lock = "ACCESS EXCLUSIVE" if rows.becomes else "SHARE"
-        return StagedRows(rows.stage, rows.columns, accept(session.connection, rows.stage, rows.accepted, lock))
+        total = accept(session.connection, rows.stage, rows.accepted, lock)
+        if rows.keyed is not None:
+            total -= one_of_each(session, rows.keyed, rows.stage, rows.columns)
+        return StagedRows(rows.stage, rows.columns, total)
 
     def violated_constraint(self, session: PostgresSession, job: WriteJob, error: Exception) -> Constraint | None:
         return refusals.violated_constraint(self.client, job, error)

@@ -132,6 +132,18 @@ def _all_done(job: WriteJob, rows: int, wanted: int) -> None:
         )
 
 
+def _refuse_equal_keys(session: Session, job: WriteJob, rows: int, wanted: int) -> None:
+    """Raises :class:`TableError` if the difference has keys more than once: the target compares them otherwise than
+    flowctl, and so the rows of one were counted for another."""
+    by_key = f"SELECT 1 AS once FROM {_DIFFERENCE} GROUP BY {session.dialect.named(job.key)} HAVING count(*) > 1"
+    if session.fetch(f"SELECT count(*) FROM ({by_key}) AS repeated")[0][0]:
+        raise TableError(
+            f"{job.object} accepted {rows:,} of {wanted:,} rows: it takes keys for equal that are not, or has several"
+            " rows of one key",
+            hint=f"Make its {' and '.join(job.key)} tell all values apart, or choose another `key`",
+        )
+
+
 def _merge(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
     dialect = session.dialect.name
     change = Upsert(
@@ -151,7 +163,10 @@ def _merge(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
     if counted:
         for statement, actions in apply_statements(change, (_DIFFERENCE,), dialect).items():
             # A key that exists more than once is written more often.
-            _all_done(job, session.execute(statement), sum(counted.get(action, 0) for action in actions))
+            done, wanted = session.execute(statement), sum(counted.get(action, 0) for action in actions)
+            if done < wanted:
+                _refuse_equal_keys(session, job, done, wanted)
+            _all_done(job, done, wanted)
     _drop_temporary(session, _DIFFERENCE)
     return RowCounts(
         read=staged.rows,
