@@ -197,8 +197,11 @@ def client(options: Mapping[str, Any]) -> Client:
     if url and (flaw := urls.flaw(url)):
         raise TableError(f"the connection's url cannot be read: {flaw}", hint=_URL_HINT)
     more = options.get("options", {})
-    _require_known([name for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)], "in the url")
-    _require_known(more, "in `options`")
+    for _, hint in _unknown(name for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)):
+        # Its name is not shown: it may be part of a password.
+        raise TableError("the connection's url is not a PostgreSQL URL: it has an unknown parameter", hint=hint)
+    for name, hint in _unknown(more):
+        raise TableError(f"PostgreSQL has no connection parameter `{name}`, which is in `options`", hint=hint)
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     except psycopg.ProgrammingError:  # its text repeats what may be a password
@@ -223,17 +226,14 @@ def client(options: Mapping[str, Any]) -> Client:
     )
 
 
-def _require_known(names: Iterable[str], where: str) -> None:
-    """Raises :class:`TableError` for the first that libpq does not know."""
+def _unknown(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Parameters that libpq does not know, each with what to do about it."""
     from psycopg.pq import Conninfo
 
     known = [option.keyword.decode() for option in Conninfo.get_defaults()]
-    for name in names:
-        if name not in known:
-            raise TableError(
-                f"PostgreSQL has no connection parameter `{name}`, which is {where} of the connection",
-                hint=did_you_mean(name, known, "Correct or remove it; there are: "),
-            )
+    return (
+        (name, did_you_mean(name, known, "Correct or remove it; there are: ")) for name in names if name not in known
+    )
 
 
 _URL_HINT = "Write postgresql://user:${secret:env:NAME}@host:5432/database"

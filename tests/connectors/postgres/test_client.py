@@ -15,12 +15,12 @@ URL = "postgresql://etl:hunter2@db.example/shop"
     [
         (
             {"url": URL, "options": {"conect_timeout": "5"}},
-            "PostgreSQL has no connection parameter `conect_timeout`, which is in `options` of the connection",
+            "PostgreSQL has no connection parameter `conect_timeout`, which is in `options`",
             "Did you mean `connect_timeout`?",
         ),
         (
             {"url": f"{URL}?ssl_mode=require"},
-            "PostgreSQL has no connection parameter `ssl_mode`, which is in the url of the connection",
+            "the connection's url is not a PostgreSQL URL: it has an unknown parameter",
             "Did you mean `sslmode`?",
         ),
     ],
