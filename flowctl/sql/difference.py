@@ -35,8 +35,8 @@ from flowctl.sql.dialects import Dialect
 SOFT_DELETED = "_deleted_at"
 #: Where in its source's log a row was changed last, or deleted: text that sorts.
 SOURCE_ORDER = "_source_order"
-#: Column of the difference: ``insert``, ``update`` or ``delete``.
-ACTION = "_action"
+#: Column of the difference: ``insert``, ``update`` or ``delete``. Named as no column of a user is.
+ACTION = "_flowctl_action"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class KeyBounds:
 
 
 def difference(change: Upsert, dialect: Dialect) -> str:
-    """The SELECT: every column of the target as it will be (for a deleted row: as it was), and ``_action``."""
+    """The SELECT: every column of the target as it will be (for a deleted row: as it was), and :data:`ACTION`."""
     values = {
         name: f"CASE WHEN {_is(change, 'D')} THEN {_deleted_value(change, name, dialect)}"
         f" ELSE {_batch_value(change, name)} END"

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 
+from flowctl.connectors.target import OP_COLUMN
 from flowctl.errors import StateConflict
 from flowctl.model import types
 from flowctl.model.mode import Mode
@@ -155,6 +156,23 @@ def test_merge_inserts_updates_and_deletes(writer: Writer) -> None:
     assert content(writer) == [(1, "a"), (2, "b"), (4, "a")]
     counts = commit.counts
     assert (counts.read, counts.inserted, counts.updated, counts.deleted) == (5, 1, 1, 1)
+
+
+@pytest.mark.modes("merge")
+@pytest.mark.long_on_spark
+def test_a_merge_takes_columns_called_as_something_of_a_query(writer: Writer) -> None:
+    """DuckDB wrote nothing where the difference had a column of its own with the name."""
+    names = ("_action", "t", "s", "d", "key", "row", "count")
+    columns = (Column("n", types.INT64), *(Column(name, types.STRING) for name in names))
+
+    def merge(seq: int, **values: str) -> None:
+        rows = [{"n": number, **dict.fromkeys(names, f"{number}"), **values, OP_COLUMN: "U"} for number in (1, 2)]
+        rows.append({"n": 3, **dict.fromkeys(names), OP_COLUMN: "D" if seq > 1 else "U"})
+        writer.write(rows, seq, "merge", columns=columns, key=("n",), compared=names)
+
+    merge(1)
+    merge(2, _action="insert")
+    assert content(writer, "n", *names) == [(n, "insert", *[f"{n}"] * 6) for n in (1, 2)]
 
 
 @pytest.mark.modes("merge")

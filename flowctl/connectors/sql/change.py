@@ -18,7 +18,7 @@ from flowctl.model.commit import RowCounts
 from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.sql import dialects, scd2
-from flowctl.sql.difference import SOFT_DELETED, Upsert, apply_statements, difference
+from flowctl.sql.difference import ACTION, SOFT_DELETED, Upsert, apply_statements, difference
 from flowctl.sql.observations import observations
 from flowctl.sql.versioning import CHANGE_COLUMN, Versioning
 
@@ -135,8 +135,10 @@ def _all_done(job: WriteJob, rows: int, wanted: int) -> None:
 def _refuse_equal_keys(session: Session, job: WriteJob, rows: int, wanted: int) -> None:
     """Raises :class:`TableError` if the difference has keys more than once: the target compares them otherwise than
     flowctl, and so the rows of one were counted for another."""
-    by_key = f"SELECT 1 AS once FROM {_DIFFERENCE} GROUP BY {session.dialect.named(job.key)} HAVING count(*) > 1"
-    if session.fetch(f"SELECT count(*) FROM ({by_key}) AS repeated")[0][0]:
+    by_key = (
+        f"SELECT 1 AS _flowctl_one FROM {_DIFFERENCE} GROUP BY {session.dialect.named(job.key)} HAVING count(*) > 1"
+    )
+    if session.fetch(f"SELECT count(*) FROM ({by_key}) AS _flowctl_repeated")[0][0]:
         raise TableError(
             f"{job.object} accepted {rows:,} of {wanted:,} rows: it takes keys for equal that are not, or has several"
             " rows of one key",
@@ -159,7 +161,7 @@ def _merge(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
         as_text=session.compared_as_text(job.object.parts),
     )
     _make_temporary(session, _DIFFERENCE, difference(change, dialect))
-    counted = dict(session.fetch(f"SELECT _action, count(*) FROM {_DIFFERENCE} GROUP BY _action"))
+    counted = dict(session.fetch(f"SELECT {ACTION}, count(*) FROM {_DIFFERENCE} GROUP BY {ACTION}"))
     if counted:
         for statement, actions in apply_statements(change, (_DIFFERENCE,), dialect).items():
             # A key that exists more than once is written more often.
