@@ -117,6 +117,7 @@ def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
     from flowctl.plan.case import Case
     from flowctl.plan.fills import columns_to_record
     from flowctl.plan.planning import observe_table
+    from flowctl.plan.restored import unfinished_restoration
     from flowctl.state import changes
     from flowctl.state import document as documents
     from flowctl.state.streams import with_adopted
@@ -135,7 +136,10 @@ def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
                 f"{table.target} does not exist", hint="Run `flowctl apply`: it creates the table", mark=table.mark
             )
         before = document.table(table_id)
-        columns = columns_to_record(Case(table, observed, before, ddl))
+        case = Case(table, observed, before, ddl, spec_path=spec.argument)
+        if (stop := unfinished_restoration(case)) is not None:
+            raise StoppedByPolicy(stop.reason, hint=stop.hint, mark=table.mark)
+        columns = columns_to_record(case)
         adopted = documents.adopt(document, table_id, observed.target, observed.commit, columns)
         if position is not None:
             column = observed.source.column(table.cursor.column) if observed.source and table.cursor else None

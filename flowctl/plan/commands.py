@@ -17,6 +17,10 @@ def state_command(verb: str, spec_path: str, table_id: str, *options: str) -> st
     return f"`flowctl state {verb} {spec_path} {' '.join(words)}`"
 
 
+def restore_command(spec_path: str, table_id: str, seq: int) -> str:
+    return f"`flowctl restore {spec_path} {shlex.quote(table_id)} --to {seq}`"
+
+
 def position_option(at: TypedValue) -> tuple[str, str]:
     """``--position`` for a cursor value; as JSON if its text would be read as something else."""
     text = at.text()

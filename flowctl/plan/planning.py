@@ -18,8 +18,10 @@ from flowctl.plan.confirmation import confirm_writes
 from flowctl.plan.stream_keys import with_keys
 from flowctl.redaction import REDACTOR
 from flowctl.resolve.resolve import PlanOptions, Resolved, resolve
+from flowctl.resolve.select import NoTableMatches
 from flowctl.spec.names import is_pattern
 from flowctl.spec.spec import Spec, TableSpec
+from flowctl.spec.suggest import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,13 @@ def resolve_and_observe(spec: Spec, options: PlanOptions) -> tuple[Resolved, Wor
 
 
 def observe_table(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetRules | None]:
-    """The table (also one of a pattern), the current state of its source and target, and the target's rules."""
-    resolved, world = resolve_and_observe(spec, PlanOptions(select=(table_id,), estimate="none"))
+    """The table (also one of a pattern), the current state of its source and target, and the target's rules. Raises
+    :class:`UsageError` if there is no such table."""
+    try:
+        resolved, world = resolve_and_observe(spec, PlanOptions(select=(table_id,), estimate="none"))
+    except NoTableMatches as error:  # speaks of an option that commands for one table do not have
+        hint = did_you_mean(table_id, error.ids, "Choose one of ")
+        raise UsageError(f"there is no table {table_id!r}", hint=hint) from error
     observed = world.tables.get(table_id)
     if observed is None:
         raise UsageError(f"{table_id!r} is not the id of one table")

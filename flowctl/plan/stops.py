@@ -20,6 +20,7 @@ from flowctl.plan.column_names import unprotected_column, unread_column
 from flowctl.plan.definition import differences, of_stream, of_topic
 from flowctl.plan.finding import Stop
 from flowctl.plan.projection import projection, taken_name
+from flowctl.plan.restored import unfinished_restoration
 from flowctl.plan.shape import known_columns, recorded_target
 from flowctl.resolve.names import own_columns
 from flowctl.resolve.places import SIDECARS, letters_of
@@ -128,7 +129,7 @@ def _target_moved(case: Case) -> Stop | None:
     intent = None if state.given_up else state.intent
     expected = state.target_id or (intent.target_id if intent else "")
     if case.full_refresh:
-        return None
+        return None if case.replaces else unfinished_restoration(case)
     if case.begun_refresh is not None:
         return _moved_since_refresh(case, case.begun_refresh)
     if _moved(case):
@@ -139,6 +140,8 @@ def _target_moved(case: Case) -> Stop | None:
         return Stop(f"{case.table.target} is another table than the one this flow has written", _next_steps(case), "to")
     if _agrees(case, commit):
         return None
+    if (stop := unfinished_restoration(case)) is not None:
+        return stop
     found = f"sequence number {commit.seq}" if commit else "no sequence number of this flow"
     relation = (
         "ahead of" if commit and commit.seq > state.seq else "behind" if not commit or commit.seq < state.seq else "not"

@@ -15,6 +15,14 @@ Groups = Mapping[str, Sequence[str]]
 _TERMS = "Terms are ids, globs or streams: orders, +daily_*, customers+"
 
 
+class NoTableMatches(UsageError):
+    """A term that matches none of the tables ``ids``."""
+
+    def __init__(self, message: str, *, hint: str, ids: Sequence[str]) -> None:
+        super().__init__(message, hint=hint)
+        self.ids = ids
+
+
 def selected(
     edges: Needs, select: Sequence[str], exclude: Sequence[str], groups: Groups = MappingProxyType({})
 ) -> frozenset[str]:
@@ -54,7 +62,8 @@ def _one_term(edges: Needs, term: str, option: str, groups: Groups) -> frozenset
     matches = [table_id for table_id in edges if fnmatchcase(table_id, glob) or table_id in groups.get(glob, ())]
     if not matches:
         names = [*edges, *groups]
-        raise UsageError(f"{option} {term}: no table matches", hint=nearest(term.strip("+"), names, _TERMS))
+        hint = nearest(term.strip("+"), names, _TERMS)
+        raise NoTableMatches(f"{option} {term}: no table matches", hint=hint, ids=tuple(edges))
     found = set(matches)
     if term.startswith("+"):
         found.update(*(reachable(table_id, edges) for table_id in matches))

@@ -66,7 +66,12 @@ def test_killed_it_is_completed_by_the_same_command(lake: TargetPlace, table: st
     made.restore("1", expect=-9, FLOWCTL_CRASH_AT=point)
     is_begun = point != f"in_commit:{table}"
     assert made.rows == made.contents[0 if is_begun else 2]
-    assert made.flow.actions("--select", table) == {table: "stop" if is_begun else "none"}
+    (step,) = made.flow.plan("--select", table, expect=None)["steps"]
+    assert step["action"] == ("stop" if is_begun else "none")
+    if is_begun:
+        assert f"Finish it with `flowctl restore flow.yaml {table} --to 1`" in step["hint"]
+        refused = made.flow.run("state", "adopt", "flow.yaml", table, "--yes", expect=6)
+        assert "restoration was interrupted" in refused.words
     made.restore("1")
     assert made.rows == made.contents[0]
     if table == "versions":  # each attempt at a number adds its observations
@@ -151,7 +156,7 @@ def test_what_cannot_be_restored_says_why(lake: TargetPlace) -> None:
     assert "no sequence number 7" in (said := made.restore("7", expect=6)) and "from 1 to 3" in said
     assert "keeps no earlier versions" in restore(flow, "copy", "1", expect=6)
     assert "'none' is not a sequence number" in made.restore("none", expect=64)
-    assert "oders" in restore(flow, "oders", "1", expect=64)
+    assert "there is no table 'oders'. Did you mean `orders`?" in restore(flow, "oders", "1", expect=64)
     add_rows(folder, [(5, "e", 5)])
     flow.apply("--select", "orders", env={"FLOWCTL_CRASH_AT": "in_commit:orders"}, expect=-9)
     assert "is not finished" in made.restore("1", expect=6)
