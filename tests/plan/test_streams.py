@@ -291,6 +291,6 @@ def test_generated_columns_are_named() -> None:
     there, state = joined(ORDERS_TABLE, 4)
     step = stream_plan(running({"orders": state}), [(ORDERS_TABLE, replace(there, source=made))]).steps[0]
     assert isinstance(step, Advance) and step.notes == note
-    spec = stream_table("orders", columns=ColumnRules(add={"total": "amount * 2"}, types={"total": "int"}))
+    spec = stream_table("orders", columns=ColumnRules(add={"total": "id * 2"}, types={"total": "int"}))
     first = stream_plan(new_stream(), [(spec, seen(spec, made))]).steps[0]
     assert isinstance(first, Load) and first.notes == (note[0].replace("total, ", ""),)
