@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
+from flowctl.connectors.postgres.types import stored
 from flowctl.connectors.source import SourceCapabilities
 from flowctl.connectors.sql.address import database_place, named_places
 from flowctl.connectors.target import TargetCapabilities
@@ -33,6 +34,7 @@ CAPABILITIES = Capabilities(
         # ALTER COLUMN … TYPE casts to every wider type exactly; int8 is stored as smallint, so it is never widened.
         widens=lambda old, new: is_wider(new, old),
         refuses_names=_refuses,
+        stores=stored,
         atomic="database",
         undecoded=UNDECODED,
     ),

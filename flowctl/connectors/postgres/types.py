@@ -75,6 +75,16 @@ def ddl(kind: DataType) -> str:
             assert_never(kind)
 
 
+def stored(kind: DataType) -> DataType:
+    """The type that :func:`data_type` reads a column created with ``kind`` as, if that is no wider one: ``jsonb`` is
+    text."""
+    match kind:
+        case Array(Array() | Struct()) | Struct():
+            return types.STRING
+        case _:
+            return kind
+
+
 def _numeric(typmod: int) -> DataType:
     """``typmod`` packs precision and (since 15, signed, 11 bits) scale; source: `numeric.c`, `numeric_typmod_scale`."""
     if typmod < 4:
