@@ -11,16 +11,31 @@ from flowctl.observe.metadata import with_metadata
 from flowctl.plan.case import Case
 
 
-def columns_of_shapes(shapes: Sequence[Shape], now: TableInfo) -> tuple[Column, ...]:
+def columns_of_shapes(shapes: Sequence[Shape], now: TableInfo, recorded: Sequence[Column]) -> tuple[Column, ...]:
     """The columns that a batch delivers: of its last shape, and what only earlier ones have. Only ``now``, the table's
-    description, tells whether one may be null."""
-    last = {column.name: column for column in shapes[-1].columns}
-    others = {column.name: column for shape in shapes[:-1] for column in shape.columns if column.name not in last}
+    description, tells whether one may be null. ``recorded`` are the columns from before."""
+    *earlier, latest = columns_in_turn(shapes, recorded)
+    last = {column.name: column for column in latest}
+    others = {column.name: column for columns in earlier for column in columns if column.name not in last}
     known = {column.name: column for column in now.columns}
     return tuple(
         replace(column, nullable=known[column.name].nullable if column.name in known else True)
         for column in (*last.values(), *others.values())
     )
+
+
+def columns_in_turn(shapes: Sequence[Shape], recorded: Sequence[Column]) -> list[tuple[Column, ...]]:
+    """Those of each shape. A column whose identity is not known is taken for the one that had the name before."""
+    found: list[tuple[Column, ...]] = []
+    for shape in shapes:
+        known = {column.name: column.identity for column in (found[-1] if found else recorded)}
+        found.append(
+            tuple(
+                column if column.identity else replace(column, identity=known.get(column.name, ""))
+                for column in shape.columns
+            )
+        )
+    return found
 
 
 def with_source_columns(table: Case, columns: Sequence[Column]) -> Case:

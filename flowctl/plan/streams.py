@@ -365,7 +365,7 @@ def _as_landed(case: StreamCase, table: Case, through: int | None = None) -> Cas
     before."""
     source = table.observed.source
     assert source is not None
-    digests = dict.fromkeys(digest for found in _landed(case, table, through) for digest in found.shapes.values())
-    if digests:
-        return with_source_columns(table, columns_of_shapes([case.seen.shapes[one] for one in digests], source))
+    landed = _landed(case, table, through)
+    if shapes := [case.seen.shapes[digest] for found in landed for digest in found.shapes.values()]:
+        return with_source_columns(table, columns_of_shapes(shapes, source, table.state.schema))
     return with_source_columns(table, table.state.schema) if table.state.schema else table
