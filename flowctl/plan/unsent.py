@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from flowctl.model import types
-from flowctl.model.table_info import Column, TableInfo
+from flowctl.model.table_info import ENDED, Column, TableInfo
 from flowctl.observe.metadata import is_metadata
 from flowctl.plan.case import Case
 from flowctl.plan.commands import state_command
@@ -77,7 +77,8 @@ def what(names: Sequence[str]) -> str:
 
 
 def _is_another(old: Column, new: Column) -> bool:
-    return bool(old.identity and new.identity and old.identity != new.identity)
+    is_known = bool(old.identity and new.identity) or old.identity == ENDED
+    return is_known and old.identity != new.identity
 
 
 def _may_be_renamed(new: Column, before: Mapping[str, Column], found: Mapping[str, Column]) -> bool:

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from flowctl.model import types
+from flowctl.changes.shape import Shape
+from flowctl.model import codec, types
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition
 from flowctl.model.projection import Columns
 from flowctl.model.step import Advance, Load, RecordOnly, Recover, Stopped
-from flowctl.model.table_info import Column
+from flowctl.model.table_info import ENDED, Column
 from flowctl.plan.case import Case
-from flowctl.plan.landed_columns import columns_in_turn
+from flowctl.plan.landed_columns import columns_in_turn, columns_of_shapes
 from flowctl.plan.unsent import unsent_in_shapes
 from flowctl.spec.spec import SchemaPolicies
 from flowctl.state.document import TableState
@@ -158,3 +159,36 @@ def test_an_unknown_identity_is_that_of_the_column_that_had_the_name() -> None:
     in_turn = columns_in_turn([shape("orders"), shape("orders", later), shape("orders")], before)
     assert [one.identity for one in in_turn[-1]] == ["1", "4", "3"]
     assert shape("orders", before).digest != shape("orders", later).digest
+
+
+def ended(*names: str) -> Shape:
+    return replace(shape("orders", ()), ended=names)
+
+
+def test_a_column_that_a_statement_ended_is_another_when_it_comes_back() -> None:
+    case = recorded_case()
+    in_turn = columns_in_turn([ended("AMOUNT"), shape("orders")], case.state.schema)
+    assert unsent_in_shapes(case, in_turn, lambda: None) == ["amount"]
+    assert in_turn[-1][1].identity == ""  # from here on it is the one that it is
+    renamed = columns_in_turn([ended("amount"), shape("orders", (ID, NEW, UPDATED_AT))], case.state.schema)
+    assert unsent_in_shapes(case, renamed, lambda: info("orders", (ID, NEW, UPDATED_AT))) == ["new"]
+    assert unsent_in_shapes(case, columns_in_turn([ended("amount")] * 2, case.state.schema), lambda: None) == []
+
+
+def test_that_a_column_ended_is_recorded_until_it_comes_back() -> None:
+    table = stream_table("orders", on_schema_change=SchemaPolicies(unsent="resnapshot"))
+    there, state = joined(table, 4)
+    recorded = columns_of_shapes([ended("amount")], info("orders"), state.schema)
+    assert [one.name for one in recorded] == [one.name for one in ORDERS]
+    later = replace(state, schema=recorded)
+    assert codec.from_json(TableState, codec.to_json(later)).schema[1].identity == ENDED
+    assert isinstance(stream_plan(running({"orders": later}), [(table, there)]).steps[0], Load)
+
+
+def test_a_plan_sees_in_what_waits_that_a_column_ended() -> None:
+    table = stream_table("orders", on_schema_change=SchemaPolicies(unsent="fail"))
+    there, state = joined(table, 4)
+    waiting = [batch(5, {"orders": 1}, "s1"), batch(6, {"orders": 1}, "s2")]
+    shapes = {"s1": ended("amount"), "s2": shape("orders")}
+    step = stream_plan(running({"orders": state}, waiting, shapes=shapes), [(table, there)]).steps[0]
+    assert isinstance(step, Stopped) and "rows have values in amount" in step.reason
