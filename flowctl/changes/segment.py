@@ -1,8 +1,8 @@
 """The rows of a captured segment, as documented for everybody who reads the files (docs/streams.md).
 
-A row is one change of one row of a table, or one of a whole table: its TRUNCATE, or its replacement by rows that the
-source's log does not have. ``shape`` numbers the tables' descriptions within
-a batch; its manifest resolves the numbers. ``lsn`` orders transactions and ``ordinal`` the changes within one.
+A row is one change of one row of a table, or one of a whole table: its TRUNCATE, its replacement by rows that the
+source's log does not have, or the end of some of its columns. ``shape`` numbers the tables' descriptions within a
+batch; its manifest resolves the numbers. ``lsn`` orders transactions and ``ordinal`` the changes within one.
 ``committed_at`` is the source's clock at the commit. ``event_at`` is the same, or a microsecond after the transaction
 before, if it would not be later: clocks are set back, and some are coarse. ``data`` is the change as the source sent
 it: only the connector that captured it reads it.
@@ -23,12 +23,13 @@ class Op(IntEnum):
     DELETE = 3
     TRUNCATE = 4
     REPLACED = 5
+    ALTERED = 6
 
 
-#: Changes of a whole table: they have no row.
+#: Changes of a whole table that concern its rows: they have none themselves.
 OF_TABLES = (Op.TRUNCATE, Op.REPLACED)
 #: The letter of each operation in a target's ``_op``.
-LETTERS = {Op.INSERT: "I", Op.UPDATE: "U", Op.DELETE: "D", Op.TRUNCATE: "T", Op.REPLACED: "X"}
+LETTERS = {Op.INSERT: "I", Op.UPDATE: "U", Op.DELETE: "D", Op.TRUNCATE: "T", Op.REPLACED: "X", Op.ALTERED: "A"}
 
 
 def segment_schema() -> pa.Schema:

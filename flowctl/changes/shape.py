@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from flowctl.model import codec
+from flowctl.model.codec import in_json
 from flowctl.model.table_info import Column, ObjectName
 
 
@@ -15,13 +16,16 @@ from flowctl.model.table_info import Column, ObjectName
 class Shape:
     """``identity`` is the table's, as in its description. ``columns`` are in the order of the captured rows.
     ``old_columns`` are those that are known of a row before its update or deletion: its replica identity, or all
-    columns. ``private`` has one text per column for the connector that captured them."""
+    columns. ``private`` has one text per column for the connector that captured them. ``ended``: the shape is that of
+    no row, but of a statement (`Op.ALTERED`) after which no column has these names, or another one.
+    """
 
     object: ObjectName
     identity: str
     columns: tuple[Column, ...]
     old_columns: tuple[str, ...]
     private: tuple[str, ...] = ()
+    ended: tuple[str, ...] = field(default=(), metadata=in_json("not_default"))
 
     @cached_property
     def digest(self) -> str:

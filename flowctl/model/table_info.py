@@ -41,11 +41,17 @@ class ObjectName:
         return ".".join(self.parts)
 
 
+#: The identity of a column that has no more changes: one that has its name later is another.
+ENDED = "ended"
+
+
 @dataclass(frozen=True)
 class Column:
     """One column. ``native`` is the type as the system itself writes it. ``as_text``: the type has no exact
     counterpart, so its canonical text is read instead; ``note`` explains why where it is not obvious. ``portable`` is
-    the type that any other system of the same kind has for these values, as it writes it; empty if none is known."""
+    the type that any other system of the same kind has for these values, as it writes it; empty if none is known.
+    ``identity`` distinguishes the column from others that the table had or has under its name, as far as it is known:
+    empty where it is not, :data:`ENDED` for one that was dropped or renamed. Only change streams ask for it."""
 
     name: str
     type: DataType
@@ -54,6 +60,7 @@ class Column:
     as_text: bool = field(default=False, metadata=in_json("since"))
     note: str = field(default="", metadata=in_json("since"))
     portable: str = field(default="", compare=False, metadata=in_json("never"))
+    identity: str = field(default="", compare=False, metadata=in_json("not_default"))
 
 
 @dataclass(frozen=True)

@@ -6,22 +6,43 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from flowctl.changes.shape import Shape
-from flowctl.model.table_info import Column, TableInfo
-from flowctl.observe.metadata import with_metadata
+from flowctl.model.table_info import ENDED, Column, TableInfo
+from flowctl.observe.metadata import is_metadata, with_metadata
 from flowctl.plan.case import Case
 from flowctl.plan.projection import read_columns
 
 
-def columns_of_shapes(shapes: Sequence[Shape], now: TableInfo) -> tuple[Column, ...]:
+def columns_of_shapes(shapes: Sequence[Shape], now: TableInfo, recorded: Sequence[Column]) -> tuple[Column, ...]:
     """The columns that a batch delivers: of its last shape, and what only earlier ones have. Only ``now``, the table's
-    description, tells whether one may be null."""
-    last = {column.name: column for column in shapes[-1].columns}
-    others = {column.name: column for shape in shapes[:-1] for column in shape.columns if column.name not in last}
+    description, tells whether one may be null. ``recorded`` are the columns from before."""
+    *earlier, latest = columns_in_turn(shapes, recorded)
+    last = {column.name: column for column in latest or now.columns}  # no shape tells if nothing was recorded either
+    others = {column.name: column for columns in earlier for column in columns if column.name not in last}
     known = {column.name: column for column in now.columns}
     return tuple(
         replace(column, nullable=known[column.name].nullable if column.name in known else True)
         for column in (*last.values(), *others.values())
     )
+
+
+def columns_in_turn(shapes: Sequence[Shape], recorded: Sequence[Column]) -> list[tuple[Column, ...]]:
+    """Those of each shape, without those about a change. A column whose identity is not known is taken for the one that
+    had the name before, unless that has ended."""
+    before, found = tuple(column for column in recorded if not is_metadata(column)), []
+    for shape in shapes:
+        before = _without(before, shape.ended) if shape.ended else _identified(shape.columns, before)
+        found.append(before)
+    return found
+
+
+def _without(columns: Sequence[Column], ended: Sequence[str]) -> tuple[Column, ...]:
+    names = {name.lower() for name in ended}
+    return tuple(replace(one, identity=ENDED) if one.name.lower() in names else one for one in columns)
+
+
+def _identified(columns: Sequence[Column], before: Sequence[Column]) -> tuple[Column, ...]:
+    known = {column.name: column.identity for column in before if column.identity != ENDED}
+    return tuple(replace(column, identity=column.identity or known.get(column.name, "")) for column in columns)
 
 
 def with_source_columns(table: Case, columns: Sequence[Column]) -> Case:

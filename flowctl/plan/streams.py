@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from flowctl.changes.shape import Shape
 from flowctl.diagnostics import Mark
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition, Position, comparable
@@ -21,7 +22,7 @@ from flowctl.plan.case import Case
 from flowctl.plan.commands import state_command
 from flowctl.plan.finding import Stop, Work
 from flowctl.plan.how import how
-from flowctl.plan.landed_columns import announced, columns_of_shapes, with_source_columns
+from flowctl.plan.landed_columns import announced, columns_in_turn, columns_of_shapes, with_source_columns
 from flowctl.plan.reading import columns_of, planned_table, rfc3339, stopped, working
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.stops import first_stop
@@ -33,7 +34,7 @@ from flowctl.plan.stream_stops import (
     unclear_partitions,
     undelivered_columns,
 )
-from flowctl.plan.unsent import stop_if_unsent, unsent_columns, what
+from flowctl.plan.unsent import stop_if_unsent, unsent_columns, unsent_in_shapes, what
 from flowctl.spec.spec import Spec, StreamSpec
 from flowctl.state.streams import applied
 from flowctl.storage.landing import LandedTable
@@ -290,8 +291,7 @@ def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
         return _joining(table) if takes_none else _snapshot(case, table)
     landed = _as_landed(case, table)
     columns = columns_of(landed)
-    source = table.observed.source
-    unsent = unsent_columns(table, source.columns, source) if source else []
+    unsent = _unsent(case, table)
     if unsent and table.table.on_schema_change.unsent == "resnapshot":
         step = _snapshot(case, table)
         return replace(step, reason=f"read again: {what(unsent)}") if isinstance(step, Load) else step
@@ -382,7 +382,19 @@ def _as_landed(case: StreamCase, table: Case, through: int | None = None) -> Cas
     before."""
     source = table.observed.source
     assert source is not None
-    digests = dict.fromkeys(digest for found in _landed(case, table, through) for digest in found.shapes.values())
-    if digests:
-        return with_source_columns(table, columns_of_shapes([case.seen.shapes[one] for one in digests], source))
+    if shapes := _shapes(case, table, through):
+        return with_source_columns(table, columns_of_shapes(shapes, source, table.state.schema))
     return with_source_columns(table, table.state.schema) if table.state.schema else table
+
+
+def _shapes(case: StreamCase, table: Case, through: int | None = None) -> list[Shape]:
+    landed = _landed(case, table, through)
+    return [case.seen.shapes[digest] for found in landed for digest in found.shapes.values()]
+
+
+def _unsent(case: StreamCase, table: Case) -> list[str]:
+    """By what the catalog has now, and by what the changes that wait have."""
+    source = table.observed.source
+    in_turn = columns_in_turn(_shapes(case, table), table.state.schema)
+    found = unsent_columns(table, source.columns, source) if source else []
+    return list(dict.fromkeys([*found, *unsent_in_shapes(table, in_turn, lambda: source)]))

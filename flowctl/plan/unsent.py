@@ -1,16 +1,17 @@
 """Values that change with a table's columns, without a change of the row: no stream sends them.
 
 A new column with a default has it in every row; a column that was renamed keeps its values under a name that the target
-does not have; a column whose type changed may have been rounded, cut or computed anew.
+does not have; one that took the name of another has other values than the target has under it; a column whose type
+changed may have been rounded, cut or computed anew.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from flowctl.model import types
-from flowctl.model.table_info import Column, TableInfo
+from flowctl.model.table_info import ENDED, Column, TableInfo
 from flowctl.observe.metadata import is_metadata
 from flowctl.plan.case import Case
 from flowctl.plan.commands import state_command
@@ -32,12 +33,17 @@ def unsent_columns(
     found = {column.name: column for column in read_columns(case.table, columns)}
     if not known:
         return []
-    is_renamed = any(name not in found for name in known)
+    kept = {column.name for column in case.state.target_columns}  # also of columns that the source no longer has
     return [
         name
         for name, column in found.items()
-        if (name not in known and (is_renamed or _has_value(name, now)))
-        or (name in known and not _keeps_values(known[name], column))
+        if (
+            _is_another(known[name], column) or not _keeps_values(known[name], column)
+            if name in known
+            else case.table.columns.rename.get(name, name) in kept
+            or _may_be_renamed(column, known, found)
+            or _has_value(name, now)
+        )
     ]
 
 
@@ -68,6 +74,19 @@ def stop_if_unsent(case: Case, names: Sequence[str]) -> Stop | None:
 
 def what(names: Sequence[str]) -> str:
     return f"rows have values in {some(names)} that no change has sent"
+
+
+def _is_another(old: Column, new: Column) -> bool:
+    is_known = bool(old.identity and new.identity) or old.identity == ENDED
+    return is_known and old.identity != new.identity
+
+
+def _may_be_renamed(new: Column, before: Mapping[str, Column], found: Mapping[str, Column]) -> bool:
+    """Whether a column from before may be this one now; if one has no identity, any that is gone."""
+    identities = {column.identity for column in before.values()}
+    if new.identity and "" not in identities:
+        return new.identity in identities
+    return any(name not in found for name in before)
 
 
 def _has_value(name: str, now: TableInfo | None) -> bool:

@@ -85,7 +85,7 @@ class Lander(CaptureSink):
 
     def shape(self, shape: Shape) -> int:
         before = self._shapes.get(shape.object)
-        if before is not None and self._by_number[before] == shape:
+        if before is not None and self._by_number[before].digest == shape.digest:
             return before
         if before is not None:
             self._land_committed()

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from flowctl.model import types
+from flowctl.changes.shape import Shape
+from flowctl.model import codec, types
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition
 from flowctl.model.projection import Columns
 from flowctl.model.step import Advance, Load, RecordOnly, Recover, Stopped
-from flowctl.model.table_info import Column
+from flowctl.model.table_info import ENDED, Column
 from flowctl.plan.case import Case
+from flowctl.plan.landed_columns import columns_in_turn, columns_of_shapes
 from flowctl.plan.unsent import unsent_in_shapes
 from flowctl.spec.spec import SchemaPolicies
 from flowctl.state.document import TableState
@@ -120,3 +122,73 @@ def recorded_case() -> Case:
     table = stream_table("orders", on_schema_change=SchemaPolicies(unsent="resnapshot"))
     there, state = joined(table, 4)
     return Case(table=table, observed=there, state=state, ddl=LAKE)
+
+
+def numbered(columns: tuple[Column, ...], *identities: str) -> tuple[Column, ...]:
+    return tuple(replace(column, identity=one) for column, one in zip(columns, identities, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "step"),
+    [
+        (numbered(ORDERS, "1", "2", "3"), numbered(ORDERS, "1", "2", "3"), Advance),
+        (numbered(ORDERS, "1", "2", "3"), numbered(ORDERS, "1", "4", "3"), Load),  # dropped and added, or renamed
+        (ORDERS, numbered(ORDERS, "1", "4", "3"), Advance),  # recorded by an older flowctl
+        (numbered(ORDERS, "1", "2", "3"), numbered((ID, NEW, UPDATED_AT), "1", "2", "3"), Load),  # renamed
+        (numbered(ORDERS, "1", "2", "3"), numbered((ID, NEW, UPDATED_AT), "1", "4", "3"), Advance),  # not so
+    ],
+)
+def test_columns_whose_identities_are_known(before: tuple[Column, ...], now: tuple[Column, ...], step: type) -> None:
+    table = stream_table("orders", on_schema_change=SchemaPolicies(unsent="resnapshot", dropped_column="null"))
+    there, state = joined(table, 4, schema=before)
+    there = replace(there, source=info("orders", now))
+    assert isinstance(stream_plan(running({"orders": state}), [(table, there)]).steps[0], step)
+
+
+def test_a_column_that_comes_back_where_the_target_has_kept_the_old_one() -> None:
+    table = stream_table("orders", on_schema_change=SchemaPolicies(unsent="resnapshot"))
+    there, state = joined(table, 4, schema=(ID, UPDATED_AT), target_columns=ORDERS)
+    assert isinstance(stream_plan(running({"orders": state}), [(table, there)]).steps[0], Load)
+
+
+def test_an_unknown_identity_is_that_of_the_column_that_had_the_name() -> None:
+    """A message from before a change of columns that the catalog shows already has none."""
+    before = numbered(ORDERS, "1", "2", "3")
+    later = numbered(ORDERS, "1", "4", "3")
+    assert [one.identity for one in columns_in_turn([shape("orders")], before)[-1]] == ["1", "2", "3"]
+    in_turn = columns_in_turn([shape("orders"), shape("orders", later), shape("orders")], before)
+    assert [one.identity for one in in_turn[-1]] == ["1", "4", "3"]
+    assert shape("orders", before).digest != shape("orders", later).digest
+
+
+def ended(*names: str) -> Shape:
+    return replace(shape("orders", ()), ended=names)
+
+
+def test_a_column_that_a_statement_ended_is_another_when_it_comes_back() -> None:
+    case = recorded_case()
+    in_turn = columns_in_turn([ended("AMOUNT"), shape("orders")], case.state.schema)
+    assert unsent_in_shapes(case, in_turn, lambda: None) == ["amount"]
+    assert in_turn[-1][1].identity == ""  # from here on it is the one that it is
+    renamed = columns_in_turn([ended("amount"), shape("orders", (ID, NEW, UPDATED_AT))], case.state.schema)
+    assert unsent_in_shapes(case, renamed, lambda: info("orders", (ID, NEW, UPDATED_AT))) == ["new"]
+    assert unsent_in_shapes(case, columns_in_turn([ended("amount")] * 2, case.state.schema), lambda: None) == []
+
+
+def test_that_a_column_ended_is_recorded_until_it_comes_back() -> None:
+    table = stream_table("orders", on_schema_change=SchemaPolicies(unsent="resnapshot"))
+    there, state = joined(table, 4)
+    recorded = columns_of_shapes([ended("amount")], info("orders"), state.schema)
+    assert [one.name for one in recorded] == [one.name for one in ORDERS]
+    later = replace(state, schema=recorded)
+    assert codec.from_json(TableState, codec.to_json(later)).schema[1].identity == ENDED
+    assert isinstance(stream_plan(running({"orders": later}), [(table, there)]).steps[0], Load)
+
+
+def test_a_plan_sees_in_what_waits_that_a_column_ended() -> None:
+    table = stream_table("orders", on_schema_change=SchemaPolicies(unsent="fail"))
+    there, state = joined(table, 4)
+    waiting = [batch(5, {"orders": 1}, "s1"), batch(6, {"orders": 1}, "s2")]
+    shapes = {"s1": ended("amount"), "s2": shape("orders")}
+    step = stream_plan(running({"orders": state}, waiting, shapes=shapes), [(table, there)]).steps[0]
+    assert isinstance(step, Stopped) and "rows have values in amount" in step.reason

@@ -166,17 +166,21 @@ def _table_info(
     size in bytes without data outside the rows' pages, such as long texts; ``changes`` counts the rows changed since
     the statistics were collected; ``whole``: whether all columns may be read, which system columns require;
     ``row_security``: whether policies may hide rows from this user; ``following`` are the tables whose rows are deleted
-    or changed when rows of this one are deleted. The primary key of a table with children is none of their rows."""
+    or changed when rows of this one are deleted. The primary key of a table with children is none of their rows.
+    ``numbers`` stay when columns are renamed, and are never given again; ``prefilled`` columns came with a value for
+    the rows that were there, if nothing has rewritten the table since."""
     _, oid, kind, key, estimate, size, heap, changes, clock, _, whole, row_security, following, *_ = rows[0]
     of_columns = [row[13:] for row in rows if row[13] is not None]
     filled = {name: fill for name, _, fill, *_ in of_columns if fill}
+    numbers = {name: number for name, _, _, number, *_ in of_columns}
+    prefilled = [name for name, _, _, _, is_prefilled, *_ in of_columns if is_prefilled]
     extra = {"kind": kind, "heap": heap, "changes": changes, "whole": whole, "row_security": row_security}
-    extra |= {"following": following or [], "filled": filled}
+    extra |= {"following": following or [], "filled": filled, "numbers": numbers, "prefilled": prefilled}
     if int(oid) in foreign:
         extra["foreign"], extra["repeatable"] = foreign[int(oid)]
     return TableInfo(
         object=object,
-        columns=tuple(_column(name, not_null, facts) for name, not_null, _, *facts in of_columns),
+        columns=tuple(_column(name, not_null, facts) for name, not_null, _, _, _, *facts in of_columns),
         identity=f"{system}/{oid}",
         system=system,
         primary_key=tuple(key or ()),
@@ -280,16 +284,16 @@ _DESCRIBE = f"""
     SELECT o.at, o.oid::text, o.relkind::text, o.key, o.tuples, o.size, o.heap, o.changes, now(),
         EXISTS (SELECT FROM pg_foreign_table), has_table_privilege(o.oid, 'SELECT'),
         o.relrowsecurity AND row_security_active(o.oid), o.following, t.name, t.not_null, t.fill,
-        {_FACTS}
+        t.number, t.is_prefilled, {_FACTS}
     FROM tables o
     LEFT JOIN LATERAL (
         SELECT attname, attnotnull, atttypid, atttypmod, attndims, attnum,
             CASE WHEN attgenerated <> '' THEN 'computed' WHEN attidentity = 'a' THEN 'numbered'
                 WHEN attidentity <> '' OR atthasdef OR EXISTS (
                     SELECT FROM pg_type d WHERE d.oid = atttypid AND d.typtype = 'd' AND d.typdefault IS NOT NULL
-                ) THEN 'default' END
+                ) THEN 'default' END, atthasmissing
         FROM pg_attribute WHERE attrelid = o.oid AND attnum > 0 AND NOT attisdropped
-    ) t(name, not_null, type, typmod, dimensions, number, fill) ON true
+    ) t(name, not_null, type, typmod, dimensions, number, fill, is_prefilled) ON true
     {_FACTS_FROM}
     ORDER BY o.at, t.number
 """

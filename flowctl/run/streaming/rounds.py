@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.changes.segment import OF_TABLES, Op
+from flowctl.changes.shape import Shape
 from flowctl.connectors.source import HighWatermark
 from flowctl.connectors.target import Target
 from flowctl.errors import StoppedByPolicy
@@ -23,7 +24,7 @@ from flowctl.observe.world import Observed
 from flowctl.plan import checks
 from flowctl.plan.case import Case
 from flowctl.plan.finding import Stop
-from flowctl.plan.landed_columns import columns_of_shapes
+from flowctl.plan.landed_columns import columns_in_turn, columns_of_shapes
 from flowctl.plan.reading import columns_of, planned_table, stopped
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.stream_stops import stop_if_appended_again
@@ -133,10 +134,14 @@ def _load(
 
 
 def _unsent(on: StreamRun, case: Case, landed: Sequence[LandedTable]) -> list[str]:
-    shapes = [on.log.shape(digest).columns for one in landed for digest in one.shapes.values()]
-    object = relation(case.table).object
+    object, shapes = relation(case.table).object, columns_in_turn(_shapes(on, landed), case.state.schema)
     assert object is not None
     return unsent_in_shapes(case, shapes, lambda: on.source.describe_stream(on.stream, [object]).tables[object])
+
+
+def _shapes(on: StreamRun, landed: Sequence[LandedTable]) -> list[Shape]:
+    """In the order of the source."""
+    return [on.log.shape(digest) for one in landed for digest in one.shapes.values()]
 
 
 def _of_whole_table(
@@ -160,16 +165,16 @@ def _of_whole_table(
 def case_of_round(on: StreamRun, table: TableSpec, landed: Sequence[LandedTable], target: Target) -> Case:
     """The table as these batches describe it, and its target as it is now."""
     now, object = on.run.sources[table.id], table.target.object
-    digests = dict.fromkeys(digest for one in landed for digest in one.shapes.values())
+    state = replace(on.writer.document.table(table.id), intent=None)
     own = replace(now, columns=_own(now.columns))
-    source = replace(own, columns=columns_of_shapes([on.log.shape(digest) for digest in digests], own))
+    source = replace(own, columns=columns_of_shapes(_shapes(on, landed), own, state.schema))
     source = with_metadata(table, source)
     there = target.describe([object])[object]
     observed = Observed(source=source, target=there, watermark=HighWatermark(NoPosition(), now.rows))
     return Case(
         table=table,
         observed=observed,
-        state=replace(on.writer.document.table(table.id), intent=None),
+        state=state,
         ddl=target,
         spec_path=on.run.spec.argument,
         spark_url=on.run.spec.spark.url,

@@ -259,6 +259,7 @@ class ChangesSnapshot(Snapshot):
             for rows in self.log.rows(batch, list(decoders)):
                 if first:
                     rows = rows.filter(pc.greater_equal(rows["lsn"], first))
+                rows = rows.filter(pc.not_equal(rows["op"], Op.ALTERED))
                 if self.ignores_truncates:
                     rows = rows.filter(pc.not_equal(rows["op"], Op.TRUNCATE))
                 count = rows.num_rows

@@ -17,6 +17,7 @@ from flowctl.connectors.mysql.changes.events import PREPARED, ROWS, STANDALONE, 
 from flowctl.connectors.mysql.changes.places import Progress
 from flowctl.connectors.mysql.changes.protocol import LogReader
 from flowctl.connectors.mysql.changes.rows import RowSplitter
+from flowctl.connectors.mysql.changes.shapes import ended
 from flowctl.connectors.mysql.changes.wire import Wire
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.position import BinlogPosition
@@ -245,15 +246,19 @@ class Reader:
                 f"a statement in the database {query.database or '(none)'} without the rows that it has changed",
                 "Set binlog_format = ROW in all sessions",
             )
-        op = {"emptied": Op.TRUNCATE, "replaced": Op.REPLACED}.get(meaning.what)
+        op = {"emptied": Op.TRUNCATE, "replaced": Op.REPLACED, "altered": Op.ALTERED}.get(meaning.what)
         if op is None or self._gtid is None:
             return
         for database, name in meaning.tables:
             for object in self.tables.named(database, name):
-                if object not in self._numbers:
-                    self._numbers[object] = self.sink.shape(self.shape_now(object))
+                if op == Op.ALTERED:
+                    number = self.sink.shape(ended(self.shape_now(object), meaning.columns))
+                elif object in self._numbers:
+                    number = self._numbers[object]
+                else:
+                    number = self._numbers[object] = self.sink.shape(self.shape_now(object))
                 self._send_begin()
-                self.sink.add(self._numbers[object], op, b"")
+                self.sink.add(number, op, b"")
 
     def _refuse_prepared(self) -> None:
         """Its end, which may be a rollback, comes without its rows: a table is read again once that has come."""

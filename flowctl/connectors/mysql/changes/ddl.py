@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from flowctl.connectors.mysql.changes.altered import ended_columns
 from flowctl.connectors.mysql.changes.events import Query
 
 #: ``emptied``: all rows of the table are gone. ``replaced``: it has other rows, which the log does not have.
-#: ``unlogged``: rows of unknown tables were changed.
-What = Literal["begin", "end", "other", "emptied", "replaced", "unlogged"]
+#: ``altered``: some of its columns have ended. ``unlogged``: rows of unknown tables were changed.
+What = Literal["begin", "end", "other", "emptied", "replaced", "altered", "unlogged"]
 
 _FRAME: dict[str, What] = {
     "BEGIN": "begin", "COMMIT": "end", "ROLLBACK": "end", "SAVEPOINT": "other", "RELEASE": "other", "SET": "other",
@@ -38,10 +39,12 @@ _EXECUTABLE = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 
 @dataclass(frozen=True)
 class Meaning:
-    """``tables`` are database and name; an empty name stands for all tables of the database."""
+    """``tables`` are database and name; an empty name stands for all tables of the database. ``columns`` are those that
+    have ended."""
 
     what: What
     tables: tuple[tuple[str, str], ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,8 @@ def _changes_of_tables(words: Sequence[_Word], database: str) -> Iterator[Meanin
                 yield Meaning("replaced", (*table, *_others(words, texts, at, database)))
             if renamed := _new_name(words, at, database):
                 yield Meaning("replaced", (*table, renamed))
+            if ended := ended_columns(words[at:]):
+                yield Meaning("altered", table, ended)
 
 
 def _names(words: Sequence[_Word], at: int, database: str) -> Iterator[tuple[str, str]]:

@@ -50,3 +50,8 @@ def now_of(connection: MysqlConnection, object: ObjectName) -> Shape:
         schema, name = catalog.parts_of(connection, object)
         return Shape(object, f"{catalog.system_of(connection, schema)}/{name}", (), ())
     return Shape(object, info.identity, info.columns, tuple(column.name for column in info.columns))
+
+
+def ended(now: Shape, names: tuple[str, ...]) -> Shape:
+    """For a statement that ends these columns of the table. Which columns are left, the rows that follow tell."""
+    return Shape(now.object, now.identity, (), (), ended=names)

@@ -230,10 +230,14 @@ def _as_streamed(info: TableInfo, facts: _Facts, published: _Published | None) -
     listed, where = (published.tables if published else {}).get((facts.schema, facts.name), (None, None))
     generated = {name for name, fill in info.extra.get("filled", {}).items() if fill == "computed"}
     columns = tuple(
-        column for column in info.columns if column.name not in generated and (not listed or column.name in listed)
+        replace(column, identity=str(info.extra["numbers"][column.name]))
+        for column in info.columns
+        if column.name not in generated and (not listed or column.name in listed)
     )
+    prefilled = dict.fromkeys(info.extra["prefilled"], "default")  # also if the default was dropped since
     extra = {
         **info.extra,
+        "filled": {**prefilled, **info.extra["filled"]},
         "replica_identity": facts.letter,
         "identity_columns": list(facts.identity),
         "row_filter": where,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flowctl.changes.shape import Shape
 from flowctl.connectors.postgres import catalog
-from flowctl.connectors.postgres.changes.messages import Relation, RelationColumn
+from flowctl.connectors.postgres.changes.messages import Relation
 from flowctl.model.table_info import ObjectName
 
 if TYPE_CHECKING:
@@ -15,34 +17,46 @@ if TYPE_CHECKING:
 
 def shape_of(connection: psycopg.Connection[Any], relation: Relation, object: ObjectName) -> Shape:
     """The message has each column's type and modifier as of the change, and the catalog what they mean now: a type that
-    was dropped since is read as text. Only the catalog knows the declared dimensions of an array."""
+    was dropped since is read as text. Only the catalog knows the declared dimensions of an array, and the numbers of
+    columns."""
     system = catalog.system_identity(connection)
+    names = [column.name for column in relation.columns]
     types = [(column.type_oid, column.modifier) for column in relation.columns]
-    described = catalog.columns_of_types(
-        connection,
-        [column.name for column in relation.columns],
-        types,
-        dimensions=_dimensions(connection, relation),
-    )
+    now = connection.execute(_NOW, [relation.oid]).fetchall()
+    described = catalog.columns_of_types(connection, names, types, dimensions=_dimensions(relation, now))
+    numbers = numbers_of(names, {name: number for name, number, _, _ in now})
     old = [column.name for column in relation.columns if column.is_identity or relation.identity == "f"]
     return Shape(
         object=object,
         identity=f"{system}/{relation.oid}",
-        columns=tuple(column for column, _ in described),
+        columns=tuple(replace(column, identity=number) for (column, _), number in zip(described, numbers, strict=True)),
         old_columns=tuple(old),
         private=tuple(base for _, base in described),
     )
 
 
-def _dimensions(connection: psycopg.Connection[Any], relation: Relation) -> list[int]:
-    rows = connection.execute(
-        "SELECT attname, atttypid::bigint, attndims FROM pg_attribute"
-        " WHERE attrelid = %s::oid AND attnum > 0 AND NOT attisdropped",
-        [relation.oid],
-    ).fetchall()
-    now = {(name, type_oid): dimensions for name, type_oid, dimensions in rows}
+def numbers_of(names: Sequence[str], now: Mapping[str, int]) -> list[str]:
+    """The numbers of columns that have these names in a message, from those that columns of these names have ``now``.
 
-    def declared(column: RelationColumn) -> int:
-        return int(now.get((column.name, column.type_oid), 0))
+    A message has its columns in the order of their numbers, and a name may have gone to another column since. If the
+    numbers do not fit that order, the message is from before such a change: all are empty then, for unknown."""
+    number_before, place_before = 0, -1
+    for place, name in enumerate(names):
+        number = now.get(name)
+        if number is None:
+            continue
+        if number - number_before < place - place_before:
+            return [""] * len(names)
+        number_before, place_before = number, place
+    return [str(now.get(name, "")) for name in names]
 
-    return [declared(column) for column in relation.columns]
+
+_NOW = """
+    SELECT attname, attnum, atttypid::bigint, attndims FROM pg_attribute
+    WHERE attrelid = %s::oid AND attnum > 0 AND NOT attisdropped
+"""
+
+
+def _dimensions(relation: Relation, now: Sequence[tuple[Any, ...]]) -> list[int]:
+    declared = {(name, type_oid): dimensions for name, _, type_oid, dimensions in now}
+    return [int(declared.get((column.name, column.type_oid), 0)) for column in relation.columns]

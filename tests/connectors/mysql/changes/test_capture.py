@@ -241,8 +241,9 @@ def told(text: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
         ("alter table a convert partition p to table b", "replaced", [("db", "a"), ("db", "b")]),
         ("ALTER TABLE a IMPORT PARTITION p, q TABLESPACE", "replaced", [("db", "a")]),
         ("ALTER TABLE a DISCARD PARTITION ALL TABLESPACE", "replaced", [("db", "a")]),
-        ("ALTER TABLE a CONVERT TO CHARACTER SET utf8mb4, DROP `PARTITION`", "other", []),
-        ("ALTER TABLE a RENAME COLUMN b TO c, RENAME INDEX i TO j", "other", []),
+        ("ALTER TABLE a CONVERT TO CHARACTER SET utf8mb4, DROP `PARTITION`", "altered", [("db", "a")]),
+        ("ALTER TABLE a RENAME COLUMN b TO c, RENAME INDEX i TO j", "altered", [("db", "a")]),
+        ("ALTER TABLE a ADD COLUMN b int, RENAME INDEX i TO j", "other", []),
         ("CREATE TABLE `to` (a int COMMENT 'RENAME TABLE x TO y')", "other", []),
         ("DROP TEMPORARY TABLE IF EXISTS `a`", "other", []),
         ("SET STATEMENT max_statement_time=1 FOR INSERT INTO a VALUES (1)", "unlogged", []),
@@ -255,3 +256,29 @@ def told(text: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
 )
 def test_what_a_statement_means(text: str, what: str, tables: list[tuple[str, str]]) -> None:
     assert told(text)[0] == (what, tuple(tables))
+
+
+@pytest.mark.parametrize(
+    ("text", "ended"),
+    [
+        ("ALTER TABLE a DROP b, ADD b text AFTER id", ["b"]),
+        ("ALTER TABLE IF EXISTS x.`a` WAIT 5 DROP COLUMN IF EXISTS `b c`, drop d restrict", ["b c", "d"]),
+        ("alter table a change b c int, CHANGE COLUMN C c bigint, RENAME COLUMN d TO b", ["b", "d"]),
+        ("ALTER TABLE a ADD (b decimal(9,2), c int), DROP `key`, DROP system, MODIFY d int", ["key", "system"]),
+        ("ALTER TABLE a DROP KEY k, DROP PRIMARY KEY, DROP FOREIGN KEY f, DROP SYSTEM VERSIONING, DROP CHECK c", []),
+        ("ALTER TABLE a DROP CONSTRAINT c, DROP INDEX IF EXISTS i, ADD CHECK (b > 1), DROP PERIOD FOR p", []),
+        ("ALTER TABLE a ENGINE = InnoDB", []),
+    ],
+)
+def test_columns_that_a_statement_ends(text: str, ended: list[str]) -> None:
+    assert [name for one in meanings(Query("db", text)) for name in one.columns] == ended
+
+
+@pytest.mark.parametrize("begun", [STREAM], indirect=True)
+def test_the_end_of_a_column_is_at_its_place(begun: Captured, script: Script) -> None:
+    script(
+        "INSERT INTO one VALUES (1, 'a'); ALTER TABLE one DROP COLUMN value; ALTER TABLE one ADD COLUMN value text;"
+        "INSERT INTO one VALUES (2, 'b')"
+    )
+    begun.capture()
+    assert ops(begun) == [("INSERT", 1), ("ALTERED", None), ("INSERT", 2)]
