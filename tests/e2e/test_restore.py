@@ -53,7 +53,7 @@ def test_the_table_and_its_state_go_back_together(lake: TargetPlace, table: str)
 @pytest.mark.parametrize(
     ("table", "point"),
     [
-        ("orders", "before_record:orders"),
+        pytest.param("orders", "before_record:orders", marks=pytest.mark.full),
         *(
             pytest.param(table, f"{point}:{place}", marks=pytest.mark.full)
             for table, place in (("orders", "orders"), ("versions", "versions"), ("versions", "versions__observed"))

@@ -178,6 +178,8 @@ def order_key(kind: DataType, value: Any) -> int | str | None:
     if isinstance(kind, Decimal):
         try:
             exact = _WIDE.create_decimal(str(value))
+            if exact.adjusted() > _LARGEST:  # before all of its digits are computed
+                raise ValueError(f"not {kind}")
             return f"{int(exact.scaleb(kind.scale, _WIDE)) + 10**38:039d}"
         except ArithmeticError as error:  # no number, an infinite one, or one that no decimal comes near
             raise ValueError(f"not {kind}") from error
@@ -194,3 +196,5 @@ def needs_order_key(kind: DataType) -> bool:
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _WIDE = decimal.Context(prec=80)
+#: The exponent of the largest decimals.
+_LARGEST = 38

@@ -63,6 +63,7 @@ def test_an_error_of_the_store_stays_what_it_is(tmp_path: Path) -> None:
         open_bytes(fsspec.filesystem("file"), str(tmp_path / "t.csv.zst"), 1 << 16)
 
 
+@pytest.mark.long_on_spark
 @of_each_codec
 @pytest.mark.parametrize("form", ["csv", "jsonl", "bad rows"])
 def test_a_file_that_is_cut_off_is_named(spark: SparkSession, inbox: Path, source: Any, ending: str, form: str) -> None:
@@ -79,6 +80,7 @@ def test_a_file_that_is_cut_off_is_named(spark: SparkSession, inbox: Path, sourc
     assert refused.value.hint == "Replace it, or leave it out of the pattern in `from`"
 
 
+@pytest.mark.long_on_spark
 def test_what_follows_a_frame_of_zstd_is_named(spark: SparkSession, inbox: Path, source: Any) -> None:
     (inbox / "t.csv.zst").write_bytes(zstandard.compress(b"a\n" + LINES.replace(b",", b" ")) + b"more")
     with pytest.raises(TableError, match=rf"t\.csv\.zst {NOT_WHOLE}"):

@@ -153,6 +153,7 @@ def test_a_byte_order_mark_before_a_quoted_name_is_no_part_of_it(
     assert sorted(row["id"] for row in spark_rows(spark, source, relation)) == [1, 2]
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize(
     ("encoding", "written"), [("utf-16", "utf-16-be"), ("utf-16-le", "utf-16-le"), ("utf-32", "utf-32-le")]
 )

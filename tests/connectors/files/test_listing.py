@@ -43,6 +43,7 @@ def test_a_file_whose_name_is_no_text_stops_its_table(
         assert refused.value.hint == "Rename it, or leave it out of the pattern in `from`"
 
 
+@pytest.mark.long_on_spark
 def test_others_are_read_beside_it(spark: SparkSession, inbox: Path, source: Any) -> None:
     (inbox / "y.csv").write_text("id\n2\n")
     (inbox / os.fsdecode(NO_TEXT)).write_text("id\n1\n")

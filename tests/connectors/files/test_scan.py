@@ -95,6 +95,7 @@ def test_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert table.target.scan(spark, OBJECT, table.columns).collect() == []
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.needs("files that flowctl reads")
 def test_arrays_of_structs_come_back_from_json(spark: SparkSession, tmp_path: Path, scratch: Buffer) -> None:
     kind = types.Array(types.Struct((("a", types.INT64), ("more", types.Array(types.Array(types.STRING))))))

@@ -243,6 +243,7 @@ def test_what_a_plan_says_of_files_it_cannot_understand(
         source.describe([relation])
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize(
     ("form", "kind", "text"),
     [

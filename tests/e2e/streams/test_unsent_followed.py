@@ -20,13 +20,13 @@ TABLES = "".join(TABLE.format(policy) for policy in POLICIES)
 UNSENT = "rows have values in z that no change has sent"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "alter",
     [
         pytest.param(["ALTER TABLE one ADD COLUMN z int DEFAULT 5"], id="default"),
         pytest.param(
             ["ALTER TABLE one ADD COLUMN z int NOT NULL DEFAULT 5", "ALTER TABLE one ADD COLUMN y int"],
-            marks=pytest.mark.full,
             id="two at once",
         ),
     ],
