@@ -78,11 +78,7 @@ def ddl(kind: DataType) -> str:
 def stored(kind: DataType) -> DataType:
     """The type that :func:`data_type` reads a column created with ``kind`` as, if that is no wider one: ``jsonb`` is
     text."""
-    match kind:
-        case Array(Array() | Struct()) | Struct():
-            return types.STRING
-        case _:
-            return kind
+    return types.STRING if ddl(kind) == "jsonb" else kind
 
 
 def _numeric(typmod: int) -> DataType:
