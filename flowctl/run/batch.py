@@ -151,14 +151,24 @@ def one_per_key(frame: DataFrame, table: TableSpec) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    identity = [*table.key, *(["valid_from"] if table.mode == "scd2" else [])]
     is_rejected = named(REASON_COLUMN).isNotNull()
     order = [f.col(_ORDER).desc_nulls_last(), f.col(_TIE).desc()]
     if table.has_source_order:
         order = [named(SOURCE_ORDER).desc(), *order]
-    window = Window.partitionBy(*[named(name) for name in identity], is_rejected).orderBy(*order)
+    window = Window.partitionBy(*_row_identity(table), is_rejected).orderBy(*order)
     ranked = frame.withColumn(_RANK, f.row_number().over(window))
     return ranked.where((f.col(_RANK) == 1) | is_rejected).drop(_RANK)
+
+
+def newest_version_per_key(frame: DataFrame, table: TableSpec) -> DataFrame:
+    """Of a source's versions, the rows of each key (for scd2: of each key and event time) in the last version that has
+    it. There may be several: they are duplicates. Quarantined rows are all kept."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    is_rejected = named(REASON_COLUMN).isNotNull()
+    window = Window.partitionBy(*_row_identity(table), is_rejected).orderBy(f.col(_ORDER).desc_nulls_last())
+    return frame.withColumn(_RANK, f.rank().over(window)).where((f.col(_RANK) == 1) | is_rejected).drop(_RANK)
 
 
 def in_source_order(frame: DataFrame, table: TableSpec) -> DataFrame:
@@ -175,6 +185,10 @@ def in_source_order(frame: DataFrame, table: TableSpec) -> DataFrame:
     newest = f.max(named(SOURCE_ORDER)).over(before)
     is_newer = f.col(_NEWEST).isNull() | (named(SOURCE_ORDER) > f.col(_NEWEST))
     return frame.withColumn(_NEWEST, newest).where(is_rejected | is_newer).drop(_NEWEST)
+
+
+def _row_identity(table: TableSpec) -> list[SparkColumn]:
+    return [named(name) for name in (*table.key, *(["valid_from"] if table.mode == "scd2" else []))]
 
 
 def without_order(frame: DataFrame) -> DataFrame:

@@ -129,6 +129,17 @@ def test_a_plan_names_versions_and_rows_and_a_saved_one_reads_just_these(flow: F
 
 
 @pytest.mark.full
+def test_several_versions_of_a_row_between_two_runs_are_one_of_a_history_without_event_times(flow: Flow) -> None:
+    path = write(flow, KEPT)
+    DeltaTable(path).alter.set_table_properties(dict(FEED))
+    flow.apply()
+    for note in ("B", "BB"):
+        DeltaTable(path).update({"note": f"'{note}'"}, predicate="id = 2")
+    flow.apply()
+    assert found(flow, "kept", "id, note, is_current") == [(1, "a", 1), (2, "BB", 1), (2, "b", 0), (3, "c", 1)]
+
+
+@pytest.mark.full
 def test_changes_that_are_lost(flow: Flow) -> None:
     """merge and scd2 read everything again and compare keys; append stops and names the next step."""
     path = write(flow, LOGGED, MERGED, KEPT)

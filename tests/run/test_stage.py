@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowctl.connectors.buffered import frame_of
-from flowctl.connectors.source import ReadRequest, Snapshot
+from flowctl.connectors.source import PLACE_COLUMN, ReadRequest, Snapshot
 from flowctl.diagnostics import Mark
 from flowctl.engine.batch import InMemory, OnEngine
 from flowctl.engine.spark_types import columns_of
@@ -26,7 +26,7 @@ from flowctl.expect.unique import Unique
 from flowctl.model import types
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
-from flowctl.model.position import CursorPosition, NoPosition
+from flowctl.model.position import CursorPosition, NoPosition, VersionPosition
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, PlannedTable, SeenTarget
 from flowctl.model.table_info import Column, ObjectName, TableInfo
@@ -75,9 +75,11 @@ def day(number: int) -> dt.datetime:
 
 @dataclass(frozen=True)
 class FrameSnapshot(Snapshot):
-    """All rows, and those of ``interval`` from its lower bound on; rows without a cursor where it includes them."""
+    """All rows, and those of ``interval`` from its lower bound on; rows without a cursor where it includes them. Of an
+    interval of versions, ``at`` is the time of each row's version."""
 
     rows: DataFrame
+    has_places: bool = False
 
     def frame(self, request: ReadRequest) -> DataFrame:
         frame = self.rows
@@ -86,7 +88,8 @@ class FrameSnapshot(Snapshot):
             start = interval.read_from
             bound = f"at >= timestamp '{start.text()}'" if start is not None else "at IS NOT NULL"
             frame = frame.where(f"({bound}) OR at IS NULL" if interval.include_null else bound)
-        return frame.select(*[column.name for column in request.columns])
+        places = [f"at AS {PLACE_COLUMN}"] if self.has_places else []
+        return frame.selectExpr(*[column.name for column in request.columns], *places)
 
     def is_empty(self, request: ReadRequest) -> bool:
         return self.frame(request).isEmpty()
@@ -135,7 +138,7 @@ class Bench:
         full = step.pop("write_full", table.mode == "truncate")
         load = Load(table=planned, reason="", seq=1, interval=interval, columns=columns, write_full=full, **step)
         intent = Intent("intent", 1, interval, {}, "", "run", 1, "2026-02-01T00:00:00.000000Z")
-        snapshot = FrameSnapshot(frame)
+        snapshot = FrameSnapshot(frame, has_places=isinstance(interval.upper, VersionPosition))
         read = snapshot.frame(ReadRequest(SOURCE, interval))
         work = Staging(
             self.spark,
@@ -208,6 +211,16 @@ def test_keys_of_a_history_without_an_event_time_are_unique_or_the_table_stops(b
     assert "dedupe: latest" in stopped.value.hint
     assert rows_of(bench.stage(replace(table, dedupe="latest"), rows), "note") == [("b",), ("c",)]
     assert len(rows_of(bench.stage(replace(table, valid_from="at"), rows), "note")) == 3  # of different times
+
+
+def test_versions_of_a_row_are_no_duplicates_of_its_key(bench: Bench) -> None:
+    """Of a source that is read by versions, the last one counts; within one version the key must be unique."""
+    table = replace(TABLE, mode="scd2", valid_from="now", dedupe="fail", cursor=None)
+    versions = [(7, "a", False, day(1)), (7, "b", False, day(2)), (8, "c", False, day(1))]
+    interval = Interval(VersionPosition(1, "t"), VersionPosition(3, "t"))
+    assert rows_of(bench.stage(table, versions, interval=interval), "id", "note") == [(7, "b"), (8, "c")]
+    with pytest.raises(TableError, match=r"1 key with more than one row.*id=7"):
+        bench.stage(table, [*versions, (7, "d", False, day(2))], interval=interval)
 
 
 def test_a_null_key_stops_the_table(bench: Bench) -> None:
