@@ -13,10 +13,12 @@ from flowctl.model.backfill import Backfill
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition
 from flowctl.model.types import keeps_order, short
-from flowctl.observe.lower_bound import retyped
+from flowctl.model.value import TypedValue
+from flowctl.observe.lower_bound import read_from, retyped
 from flowctl.observe.ranges import Range, range_of
 from flowctl.plan.case import Case
 from flowctl.plan.finding import Finding, Idle, Stop, Work
+from flowctl.spec.spec import DetectMissingKeys
 
 
 def find(case: Case, backfill: Backfill) -> Finding:
@@ -39,11 +41,14 @@ def find(case: Case, backfill: Backfill) -> Finding:
     position = retyped(recorded.at, column.type)
     try:
         range = range_of(backfill, column.type, position, table.cursor.start)
+        start = read_from(table.cursor, column.type, None)
     except (ValueError, ArithmeticError) as error:
         what = f'{backfill} is no range of "{name}", which is {short(column.type)}: {error}'
         return Stop(what, "Give values of that type, as in 2026-10-01, 2026-10-01T12:00:00Z or 1000", "cursor.column")
     if range.is_empty:
         return _nothing(case, backfill, range)
+    if stop := _refuse_deleted_later(case, range, start):
+        return stop
     interval = Interval(
         lower=replace(recorded, at=position),
         upper=replace(recorded, at=position),
@@ -65,6 +70,19 @@ def _refuse(case: Case) -> Stop | None:
     if table.cursor is None:
         return Stop(f"{table.id} has no cursor, so it has no ranges", again)
     return None
+
+
+def _refuse_deleted_later(case: Case, range: Range, start: TypedValue | None) -> Stop | None:
+    """Keys are compared with those of the rows from `cursor.start` on: rows before it do not stay."""
+    if not isinstance(case.table.deletes, DetectMissingKeys) or start is None:
+        return None
+    if range.first is None or not range.first < start:
+        return None
+    what = (
+        f"the range begins at {range.first.readable()}, below cursor.start {start.readable()}: the next comparison of "
+        "keys (deletes: missing_keys) would delete its rows below cursor.start again"
+    )
+    return Stop(what, "Set cursor.start to where the range begins, or begin the range there", "cursor.start")
 
 
 def _nothing(case: Case, backfill: Backfill, range: Range) -> Finding:

@@ -56,6 +56,20 @@ def test_deletions_are_not_derived_from_a_range() -> None:
     assert step.check_deletes is False
 
 
+def test_rows_that_the_comparison_of_keys_would_delete_again() -> None:
+    """Rows before `cursor.start` count as missing in the source."""
+    cursor, deletes = Cursor("updated_at", start="2026-11-10"), DetectMissingKeys(every=None)
+    (step,) = planned(table(cursor=cursor, deletes=deletes))
+    assert isinstance(step, Stopped)
+    assert step.reason == (
+        "the range begins at 2026-11-01 00:00 UTC, below cursor.start 2026-11-10 00:00 UTC: the next comparison of "
+        "keys (deletes: missing_keys) would delete its rows below cursor.start again"
+    )
+    for allowed in (table(cursor=cursor), table(cursor=replace(cursor, start="2026-11-01"), deletes=deletes)):
+        assert isinstance(planned(allowed)[0], Load)
+    assert isinstance(planned(table(cursor=cursor, deletes=deletes), Backfill(None, "2026-11-15"))[0], Load)
+
+
 def test_a_range_that_goes_on_above_the_position() -> None:
     (step,) = planned(table(), Backfill("2026-11-01", "2026-12-01"))
     assert isinstance(step, Load)
