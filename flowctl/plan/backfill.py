@@ -18,7 +18,7 @@ from flowctl.observe.lower_bound import read_from, retyped
 from flowctl.observe.ranges import Range, range_of
 from flowctl.plan.case import Case
 from flowctl.plan.finding import Finding, Idle, Stop, Work
-from flowctl.spec.spec import DetectMissingKeys
+from flowctl.spec.spec import DetectMissingKeys, TableSpec
 
 
 def find(case: Case, backfill: Backfill) -> Finding:
@@ -98,8 +98,15 @@ def _notes(case: Case, position: str, range: Range) -> Iterator[str]:
     yield f"the position stays at {position}"
     if range.is_cut:
         yield "rows above it are left to the next run"
-    source = case.observed.source
-    renamed = case.table.columns.rename
-    primary = {renamed.get(name, name) for name in source.primary_key} if source else set()
-    if case.table.mode == "merge" and not (primary and primary <= set(case.table.key)):
-        yield "if the source has several rows of one key, those of the range replace newer ones"
+    if replacing := _replacing(case.table):
+        source, renamed = case.observed.source, case.table.columns.rename
+        primary = {renamed.get(name, name) for name in source.primary_key} if source else set()
+        if not (primary and primary <= set(case.table.key)):
+            yield f"if the source has several rows of one key, those of the range {replacing}"
+
+
+def _replacing(table: TableSpec) -> str:
+    """What a row of the range does that is older than others of its key; empty if a history places it by its time."""
+    if table.mode == "merge":
+        return "replace newer ones"
+    return "become current in place of newer ones" if table.valid_from == "now" else ""

@@ -15,11 +15,25 @@ from flowctl.model.interval import Interval
 from flowctl.model.step import Load, Recover, Step, Stopped, UpToDate
 from flowctl.plan.document import from_json, to_json
 from flowctl.plan.render import View, render
+from flowctl.resolve.names import own_columns
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.spec import Cursor, DetectMissingKeys, TableSpec
 from flowctl.text import plain
 from tests.plan import worlds
-from tests.plan.worlds import NEW, OLD, at, high, intent, observed, recorded, source, table, unchanged_target, world
+from tests.plan.worlds import (
+    NEW,
+    OLD,
+    at,
+    high,
+    intent,
+    observed,
+    recorded,
+    source,
+    table,
+    target,
+    unchanged_target,
+    world,
+)
 
 ROOT = Path(__file__).parents[2]
 NOVEMBER = Backfill("2026-11-01", "2026-11-15")
@@ -88,6 +102,16 @@ def test_a_key_that_may_not_be_unique_in_the_source() -> None:
     (step,) = planned(table(), seen={"source": replace(source(), primary_key=("id",))})
     assert isinstance(step, Load)
     assert note not in step.notes
+
+
+@pytest.mark.parametrize("valid_from", ["now", "updated_at"])
+def test_a_history_without_event_times_takes_the_rows_of_the_range_for_current_ones(valid_from: str) -> None:
+    spec = table(mode="scd2", key=("id",), cursor=Cursor("updated_at"), valid_from=valid_from)
+    columns = (*target().columns, *own_columns(spec).values())
+    (step,) = planned(spec, seen={"target": replace(target(), columns=columns)}, target_columns=columns)
+    assert isinstance(step, Load)
+    note = "if the source has several rows of one key, those of the range become current in place of newer ones"
+    assert (note in step.notes) == (valid_from == "now")
 
 
 @pytest.mark.parametrize(
