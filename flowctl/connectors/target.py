@@ -52,16 +52,18 @@ class TargetCapabilities:
     """The modes are listed by the type's schema. ``widens(old, new)``: whether a column's type can be changed in place.
     ``refuses_names``: why a column cannot have this name, or None. ``stores``: the type that a column created with a
     type actually gets (an int8 becomes a smallint). ``replaces_types``: replacing the whole content replaces types too.
-    ``atomic``: the scope in which one commit of several tables is atomic. ``is_log``: rows are only added, as messages
-    of a log, which is neither read back nor replaced. A log that exists may be written, by others too; until this flow
-    has written to it, a plan treats it as a table that does not exist. ``batch_rows`` is how many messages of a topic
-    one commit takes, unless the spec says otherwise. ``undecoded``: the forms of a source's rows that it takes."""
+    ``atomic``: the scope in which one commit of several tables is atomic. ``alters_first``: columns are changed before
+    the commit, and stay so if it fails. ``is_log``: rows are only added, as messages of a log, which is neither read
+    back nor replaced. A log that exists may be written, by others too; until this flow has written to it, a plan treats
+    it as a table that does not exist. ``batch_rows`` is how many messages of a topic one commit takes, unless the spec
+    says otherwise. ``undecoded``: the forms of a source's rows that it takes."""
 
     widens: Callable[[DataType, DataType], bool]
     refuses_names: Callable[[str], str | None] = lambda name: None
     stores: Callable[[DataType], DataType] = lambda kind: kind
     replaces_types: bool = False
     atomic: Literal["database", "table"] = "table"
+    alters_first: bool = False
     is_log: bool = False
     batch_rows: int = 5_000_000
     undecoded: tuple[str, ...] = ()

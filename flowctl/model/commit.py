@@ -19,7 +19,8 @@ class Intent:
     for ``valid_from: now`` and detected deletions in every retry. ``replaces``: the whole content is replaced, in every
     retry too. ``refresh``: a full refresh was requested; it stays pending until this or a later sequence number
     completes it. ``runs`` counts the runs that have attempted it. ``letters_at`` is where the newest of them keeps dead
-    letters (empty: nowhere)."""
+    letters (empty: nowhere). ``altered`` names the target's columns that it adds, drops or gives another type: before
+    the commit, in some targets."""
 
     id: str
     seq: int
@@ -33,6 +34,7 @@ class Intent:
     refresh: bool = field(default=False, metadata=in_json("not_default"))
     runs: int = field(default=1, metadata=in_json("not_default"))
     letters_at: str = field(default="", metadata=in_json("not_default"))
+    altered: tuple[str, ...] = field(default=(), metadata=in_json("not_default"))
 
     @property
     def recorded(self) -> Intent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,14 @@ class Columns:
         others = {change.column for change in self.changes if change.change == "drift" and change.old is None}
         nulls = {part.column.name for part in self.projection if part.is_absent} & others
         return tuple(column for column in self.target if column.name not in nulls)
+
+    def altered_since(self, before: Sequence[Column]) -> tuple[str, ...]:
+        """The names of columns that ``changes`` alter, and of :attr:`recorded` ones that are not among those recorded
+        ``before``; without what others have changed. Empty if none were recorded."""
+        others = {change.column for change in self.changes if change.change == "drift"}
+        altered = {change.column for change in self.changes if change.alters}
+        added = {column.name for column in self.recorded} - {column.name for column in before}
+        return tuple(sorted((altered | added) - others)) if before else ()
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ class Comparison:
     """``wanted`` is the projection of the current source, ``target`` the columns of an existing target. ``replaces``:
     its whole content will be replaced; ``rebuilds``: by a full refresh, so that columns may change to any type;
     ``redefined``: and under another definition, so that columns left out of it are dropped. ``may_take``: foreign
-    columns that the source now has too may be overwritten. ``filled`` are the columns that the database fills; None for
-    a target that fills none and takes the columns of the content that replaces its own. ``spec_path`` is for commands
-    in hints."""
+    columns that the source now has too may be overwritten. ``altered`` are the names of columns that a pending intent
+    may have changed already. ``filled`` are the columns that the database fills; None for a target that fills none and
+    takes the columns of the content that replaces its own. ``spec_path`` is for commands in hints."""
 
     table: TableSpec
     wanted: Sequence[ProjectedColumn]
@@ -40,6 +40,7 @@ class Comparison:
     rebuilds: bool = False
     redefined: bool = False
     may_take: bool = False
+    altered: frozenset[str] = frozenset()
     filled: Mapping[str, Fill] | None = None
     spec_path: str = ""
 

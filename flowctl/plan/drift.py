@@ -12,23 +12,26 @@ from flowctl.plan.comparison import Comparison
 
 
 def drift(compared: Comparison) -> Iterator[SchemaChange]:
-    """Changes made to the target by someone else since the last run; empty if nothing is recorded."""
-    there, recorded = compared.there, compared.recorded.target
+    """Changes made to the target by someone else since the last run; empty if nothing is recorded. What a pending
+    intent may have changed before its commit failed is flowctl's own."""
+    there, recorded, altered = compared.there, compared.recorded.target, compared.altered
     if not recorded:
         return
     for name, before in recorded.items():
         now = there.get(name)
+        if now is None and name in altered and name not in compared.needed:
+            continue
         if now is None:
             fails = name in compared.needed and not compared.replaces
             note = "dropped in the target by someone else" + ("; its values are lost" if fails else "")
             shown = _shown(name, before, None, note, fails=fails)
             yield replace(shown, if_refused="Undo it in the target, or take it over with `flowctl state adopt`")
-        elif now.type not in (before.type, compared.can.stores(before.type)):
+        elif now.type not in (before.type, compared.can.stores(before.type)) and name not in altered:
             yield _shown(name, before, now, "type changed in the target by someone else")
         elif before.nullable and not now.nullable:
             yield _shown(name, before, now, "made not null in the target by someone else")
     for name in there:
-        if name not in recorded and name in compared.needed:
+        if name not in recorded and name in compared.needed and name not in altered:
             yield _taken(compared, there[name])
 
 
@@ -54,7 +57,7 @@ def without_ignored(compared: Comparison) -> Comparison:
     table, recorded = compared.table, compared.recorded.target
     if not recorded or table.on_schema_change.new_column != "ignore":
         return compared
-    others = compared.there.keys() - recorded.keys() - {*table.key}
+    others = compared.there.keys() - recorded.keys() - compared.altered - {*table.key}
     return replace(compared, wanted=[made for made in compared.wanted if made.column.name not in others])
 
 
@@ -70,7 +73,7 @@ def of_others(compared: Comparison) -> list[Column]:
         for name, column in compared.there.items()
         if name not in compared.needed
         and (
-            (bool(recorded.target) and name not in recorded.target)
+            (bool(recorded.target) and name not in recorded.target and name not in compared.altered)
             or fills.get(name) in ("computed", "numbered")
             or (name in fills and (not has_run or (keeps and name not in recorded.wanted)))
         )

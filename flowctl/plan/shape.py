@@ -100,7 +100,7 @@ def _compared(
         wanted={made.column.name: made.column for made in _wanted_before(case, wanted, source_columns)},
         target={column.name: column for column in case.state.target_columns},
     )
-    before = case.state.definition
+    before, intent = case.state.definition, case.state.intent
     return compare(Comparison(
         case.table,
         wanted,
@@ -110,7 +110,8 @@ def _compared(
         replaces=case.replaces,
         rebuilds=case.rebuilds,
         redefined=case.rebuilds and bool(before) and bool(differences(before, case.definition)),
-        may_take=is_running or case.state.intent is not None or not before,
+        may_take=is_running or intent is not None or not before,
+        altered=frozenset(intent.altered) if intent is not None and can.alters_first else frozenset(),
         filled=filled(case),
         spec_path=case.spec_path,
     ))  # fmt: skip

@@ -227,11 +227,13 @@ def new_intent(step: Runnable, document: StateDocument, run: RunContext, at: str
     table = run.tables[step.id]
     has_letters = table.dead_letters is not None or step.interval.letters is not None
     letters_at = str(letters_of(table)) if has_letters else ""
+    known = document.table(step.id).target_columns
+    altered = step.columns.altered_since(known) if isinstance(step.columns, Columns) else ()
     if not isinstance(step, Load):
         pending = document.table(step.id).intent
         assert pending is not None, "a plan recovers what the state that it was made from has begun"
         again = replace(pending, interval=step.interval, runs=pending.runs + 1)  # the plan knows which files it reads
-        return replace(again, letters_at=letters_at) if isinstance(step, Recover) else again
+        return replace(again, letters_at=letters_at, altered=altered) if isinstance(step, Recover) else again
     return Intent(
         id=uuid.uuid4().hex,
         seq=step.seq,
@@ -244,6 +246,7 @@ def new_intent(step: Runnable, document: StateDocument, run: RunContext, at: str
         replaces=step.write_full,
         refresh=step.refresh,
         letters_at=letters_at,
+        altered=altered,
     )
 
 

@@ -217,16 +217,18 @@ def test_a_number_that_has_landed_is_recorded_without_columns_of_others():
     assert isinstance(made, RecordOnly) and made.columns.target == ORDERS
 
 
-def taking(mode, request=EVERYTHING, accepted=False, begun=False, **keys):
-    """``amount`` is new in the source, and others have put one into the target."""
+def taking(mode, request=EVERYTHING, accepted=False, begun=None, now=ORDERS, **keys):
+    """``amount`` is new in the source, and others have put one into the target; or a pending intent has, which alters
+    the columns ``begun``."""
     spec = spec_of(mode, **keys)
     position = NoPosition() if mode == "truncate" else OLD
     own, left = tuple(own_columns(spec).values()), (ID, UPDATED_AT)
     state = recorded(spec, position, schema=left, target_columns=(*left, *own))
     state = replace(state, definition={}) if accepted else state
-    if begun:
-        state = replace(state, intent=intent(spec, Interval(OLD, NEW, "updated_at", read_from=OLD.at, read_to=NEW.at)))
-    seen = observed(high(NoPosition() if mode == "truncate" else NEW), target=there(*ORDERS, *own),
+    if begun is not None:
+        pending = intent(spec, Interval(OLD, NEW, "updated_at", read_from=OLD.at, read_to=NEW.at))
+        state = replace(state, intent=replace(pending, altered=begun))
+    seen = observed(high(NoPosition() if mode == "truncate" else NEW), source(now), there(*ORDERS, *own),
                     commit=committed(position=position))  # fmt: skip
     return step(spec, seen, state, request)
 
@@ -264,4 +266,15 @@ def test_new_rows_touch_no_values_of_others(mode):
 
 
 def test_a_begun_number_may_have_made_the_column_itself():
-    assert action_of(taking("merge", begun=True)) == "recover"
+    assert action_of(taking("merge", begun=())) == "recover"
+
+
+@pytest.mark.parametrize(("alters_first", "drift"), [(True, []), (False, [("amount", "show", "destructive")])])
+def test_a_column_that_a_begun_number_has_made_is_its_own(monkeypatch, alters_first, drift):
+    """Where columns are changed before the commit; elsewhere, a commit that fails leaves none."""
+    target = replace(LAKE.capabilities.target, alters_first=alters_first)
+    monkeypatch.setattr(LAKE, "capabilities", replace(LAKE.capabilities, target=target))
+    made = taking("merge", begun=("amount",))
+    assert (action_of(made), shown(made)) == ("recover", drift)
+    gone = taking("truncate", begun=("amount",), now=(ID, UPDATED_AT), on_schema_change=LOSE)
+    assert [change.change for change in changes(gone)] == ["dropped_column" if alters_first else "drift"]

@@ -35,7 +35,9 @@ def _refuses(name: str) -> str | None:
 
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(position="cursor"),
-    target=TargetCapabilities(widens=lambda old, new: is_wider(new, old), refuses_names=_refuses, atomic="database"),
+    target=TargetCapabilities(
+        widens=lambda old, new: is_wider(new, old), refuses_names=_refuses, atomic="database", alters_first=True
+    ),
     extra="mysql",
     drivers=("pymysql",),
     signs=("MySQL ", "MariaDB ", "pymysql"),
