@@ -31,6 +31,20 @@ def same_identity(one: str, other: str) -> bool:
     )
 
 
+def view_digest(query: str | None, version: str = "") -> str:
+    """What :attr:`TableInfo.view` says of a view's query. ``version``: that of the database, if it does not keep the
+    text as it was given, but writes it anew: another version may write another text."""
+    if not query:
+        return ""
+    return f"{version}/{hashlib.sha256(query.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def same_view(one: str, other: str) -> bool:
+    """Whether two digests may be of the same query: an unknown one matches any."""
+    (of_one, _, query), (of_other, _, other_query) = one.partition("/"), other.partition("/")
+    return "" in (one, other) or of_one != of_other or query == other_query
+
+
 @dataclass(frozen=True, order=True)
 class ObjectName:
     """A table, view or path pattern inside a connection: ``("public", "orders")``, ``("invoices/*.csv",)``."""
@@ -82,7 +96,8 @@ class TableInfo:
     target, until its first commit; empty where the first commit creates the table. ``primary_key`` is in key order.
     ``clock`` is the system's current time. ``extra`` is private to the connector that set it: JSON-safe values only.
     ``only_without`` maps each column that some files lack to the columns that only those files have; ``lacking`` each
-    column that a file lacks that was not read yet, to the first such file.
+    column that a file lacks that was not read yet, to the first such file. ``view`` is the :func:`view_digest` of the
+    query that makes its rows; empty for a table, and if the query is unknown.
     ``decoded_because``: why its rows cannot be passed on undecoded (:mod:`flowctl.connectors.undecoded`), in a system
     that can do that; empty if they can.
     """
@@ -99,6 +114,7 @@ class TableInfo:
     created_by: str = ""
     only_without: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     lacking: Mapping[str, str] = field(default_factory=dict)
+    view: str = ""
     decoded_because: str = ""
 
     @property

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
-from flowctl.model.table_info import TableInfo, same_identity
+from flowctl.model.table_info import TableInfo, same_identity, same_view
 from flowctl.plan.partitions import recorded_partitions
 from flowctl.spec.spec import (
     ColumnRules,
@@ -26,6 +26,7 @@ def definition(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
     The target's id is not included: state records it with the sequence number."""
     return {
         **_published(table, source),
+        **_view(table, source),
         "from": _source(table.source),
         "source_system": (source.system or source.identity) if source else "",
         "source_identity": source.identity if source else "",
@@ -50,8 +51,8 @@ def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterat
     """Differences in the observed source. A source without a cursor may be recreated every night: it is read in full,
     so no position is invalidated. For SQLite, an older flowctl recorded the identity as the system; then equal
     identities count as the same system."""
-    names = OBSERVED[:2]
-    before, now = ([str(one.get(name) or "") for name in names] for one in (recorded, wanted))
+    names, both = OBSERVED[:2], (recorded, wanted)
+    before, now = ([str(one.get(name) or "") for name in names] for one in both)
     system, identity = (f"({_text(recorded.get(name))} → {_text(wanted[name])})" for name in names)
     is_continued = wanted["cursor"] is not None or of_stream(wanted) or of_topic(wanted)
     is_known = not of_stream(wanted) or "" not in (before[1], now[1])
@@ -60,9 +61,11 @@ def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterat
     elif is_known and not same_identity(before[1], now[1]) and is_continued:
         yield f"the source was recreated under its name {identity}"
     elif misses_changes(recorded, wanted):
-        filters = [_text(one.get("row_filter")) for one in (recorded, wanted)]
+        filters = [_text(one.get("row_filter")) for one in both]
         is_filter = filters[0] != filters[1]
         yield f"row filter: {filters[0]} → {filters[1]}" if is_filter else "the source was published anew"
+    elif recorded.get("from") == wanted["from"] and not same_view(*(one.get("source_view", "") for one in both)):
+        yield "the view has another query"
 
 
 def of_stream(definition: Mapping[str, Any]) -> bool:
@@ -105,6 +108,13 @@ def _published(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
         return {}
     published = {"published": source.extra.get("published", ""), "row_filter": source.extra.get("row_filter")}
     return {**published, **recorded_partitions(source)}
+
+
+def _view(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
+    """The view's query, if rows that were read stay as they are: all rows that are read in full follow it."""
+    if source is None or not source.view or table.cursor is None or table.mode == "truncate":
+        return {}
+    return {"source_view": source.view}
 
 
 def _source(source: Source) -> Any:

@@ -19,7 +19,7 @@ from flowctl.storage.blobs import BlobStore
 from flowctl.storage.landing import LandedBatch, LandingLog
 
 #: What a definition says of the source as it was observed.
-OBSERVED = ("source_system", "source_identity", "published", "row_filter", "partitions")
+OBSERVED = ("source_system", "source_identity", "source_view", "published", "row_filter", "partitions")
 #: Kept besides the newest numbers: one an hour.
 _RETENTION = Retention(hourly=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flowctl.model.position import NoPosition
+from flowctl.model.table_info import view_digest
 from flowctl.plan.definition import definition
 from flowctl.plan.document import action_of
 from tests.plan.worlds import (
@@ -76,6 +77,28 @@ def test_a_source_that_was_made_anew_stops_only_a_table_with_a_position():
     full = table(mode="truncate")
     seen = observed(high(NoPosition()), anew, **unchanged_target(NoPosition()))
     assert action_of(step(full, seen, recorded(full, NoPosition()))) == "change"
+
+
+def test_a_view_with_another_query_is_a_changed_definition():
+    def planned(before, now, **keys):
+        spec = table(**keys)
+        state = replace(recorded(spec, OLD), definition=definition(spec, replace(source(), view=before)))
+        return step(spec, observed(high(NEW), replace(source(), view=now), **unchanged_target()), state)
+
+    one, other = view_digest("SELECT 1"), view_digest("SELECT 2")
+    stopped = planned(one, other)
+    assert stopped.reason == "the definition changed: the view has another query"
+    assert "--full-refresh orders" in stopped.hint and "--accept-definition" in stopped.hint
+    filled = planned("", one)  # as an older flowctl, or one without the right to see it, has left it
+    assert (action_of(filled), filled.table.definition["source_view"]) == ("change", one)
+    upgraded = view_digest("SELECT 1", "17"), view_digest("select 1", "18")
+    for before, now in ((one, one), (one, ""), upgraded):
+        assert action_of(planned(before, now)) == "change"
+
+
+def test_a_view_that_is_read_in_full_may_have_another_query():
+    for spec in (table(cursor=None), table(mode="truncate", cursor=None)):
+        assert "source_view" not in definition(spec, replace(source(), view=view_digest("SELECT 1")))
 
 
 def test_the_same_definition_says_nothing_of_the_source_when_the_cursor_goes():

@@ -15,7 +15,7 @@ from flowctl.connectors.sql.creator import creator_in
 from flowctl.connectors.survey import Details, Index
 from flowctl.connectors.target import Fill
 from flowctl.model import types
-from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo, view_digest
 
 if TYPE_CHECKING:
     import duckdb
@@ -133,7 +133,13 @@ def describe(
         extra={"is_table": found.is_table},
         system=system,
         created_by=creator_in(found.comment or ""),
+        view="" if found.is_table else view_digest(found.sql, _version(connection)),
     )
+
+
+def _version(connection: duckdb.DuckDBPyConnection) -> str:
+    ((version,),) = connection.execute("SELECT version()").fetchall()
+    return str(version)
 
 
 def columns(connection: duckdb.DuckDBPyConnection, found: Found) -> tuple[Column, ...]:

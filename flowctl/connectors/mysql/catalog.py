@@ -23,7 +23,7 @@ from flowctl.connectors.source import Relation
 from flowctl.connectors.sql.creator import creator_in
 from flowctl.connectors.target import Fill
 from flowctl.model import types
-from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo, view_digest
 
 #: What flowctl keeps in a database for itself.
 _OWN = "_flowctl_"
@@ -103,7 +103,7 @@ def find(connection: MysqlConnection, objects: Iterable[ObjectName]) -> dict[Obj
 def describe(connection: MysqlConnection, objects: Sequence[ObjectName]) -> dict[ObjectName, TableInfo | None]:
     found, now = find(connection, objects), clock(connection)
     rows = _column_rows(connection, found.values())
-    keys = _primary_keys(connection, found.values())
+    keys, queries = _primary_keys(connection, found.values()), _view_queries(connection, found.values())
     described: dict[ObjectName, TableInfo | None] = dict.fromkeys(objects)
     for object, one in found.items():
         place = (one.schema, one.name)
@@ -123,6 +123,7 @@ def describe(connection: MysqlConnection, objects: Sequence[ObjectName]) -> dict
             },
             system=system_of(connection, one.schema),
             created_by=one.creator,
+            view=view_digest(queries.get(place), connection.facts.version),
         )
     return described
 
@@ -187,6 +188,19 @@ def _primary_keys(connection: MysqlConnection, found: Iterable[Found]) -> dict[t
         for schema_name, table, name in listed:
             keys.setdefault((schema_name, table), []).append(name)
     return keys
+
+
+def _view_queries(connection: MysqlConnection, found: Iterable[Found]) -> dict[tuple[str, str], str]:
+    """Empty for a view whose query this user may not see (SHOW VIEW)."""
+    queries: dict[tuple[str, str], str] = {}
+    for schema, names in by_schema((one.schema, one.name) for one in found if one.kind == "VIEW"):
+        listed = connection.fetch(
+            "SELECT TABLE_SCHEMA, TABLE_NAME, VIEW_DEFINITION FROM information_schema.VIEWS"
+            f" WHERE TABLE_SCHEMA = {MARKER} AND TABLE_NAME IN ({', '.join([MARKER] * len(names))})",
+            [schema, *names],
+        )
+        queries |= {(schema_name, view): _text(query or "") for schema_name, view, query in listed}
+    return queries
 
 
 def _column(row: Mapping[str, Any]) -> Column:

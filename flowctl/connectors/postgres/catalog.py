@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flowctl.connectors.postgres.planner import foreign_scans
 from flowctl.connectors.postgres.types import NativeType, data_type, is_plain_text, portable
 from flowctl.model import types
-from flowctl.model.table_info import UNKNOWN, Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.table_info import UNKNOWN, Column, ObjectName, RowEstimate, TableInfo, view_digest
 
 if TYPE_CHECKING:
     import psycopg
@@ -52,10 +52,21 @@ def describe(connection: psycopg.Connection[Any], objects: Sequence[ObjectName])
     found = {at: list(group) for at, group in itertools.groupby(rows, key=lambda row: row[0])}
     has_foreign = any(row[9] for row in rows)
     foreign = foreign_below(connection, [int(group[0][1]) for group in found.values()]) if has_foreign else {}
+    views = _view_digests(connection, [int(group[0][1]) for group in found.values() if group[0][2] in ("v", "m")])
     return {
-        object: _table_info(object, system, found[at], foreign) if at in found else None
+        object: _table_info(object, system, found[at], foreign, views) if at in found else None
         for at, object in enumerate(objects, 1)
     }
+
+
+def _view_digests(connection: psycopg.Connection[Any], oids: Sequence[int]) -> dict[int, str]:
+    """Of the queries of views. Their text names what is not on the search path with its schema, so it must be empty."""
+    if not oids:
+        return {}
+    with connection.transaction(force_rollback=True):
+        connection.execute("SET LOCAL search_path = ''")
+        rows = connection.execute("SELECT oid::bigint, pg_get_viewdef(oid) FROM unnest(%s::oid[]) v(oid)", [list(oids)])
+        return {oid: view_digest(query, str(connection.info.server_version)) for oid, query in rows.fetchall()}
 
 
 def foreign_below(connection: psycopg.Connection[Any], oids: Sequence[int]) -> dict[int, tuple[list[str], bool]]:
@@ -161,6 +172,7 @@ def _table_info(
     system: str,
     rows: list[tuple[Any, ...]],
     foreign: Mapping[int, tuple[list[str], bool]],
+    views: Mapping[int, str],
 ) -> TableInfo:
     """``rows`` has one row per column, each with the table's own facts; a table may have no columns. ``heap`` is the
     size in bytes without data outside the rows' pages, such as long texts; ``changes`` counts the rows changed since
@@ -187,6 +199,7 @@ def _table_info(
         rows=RowEstimate(estimate, "stats" if estimate is not None else "unknown", size),
         clock=clock,
         extra=extra,
+        view=views.get(int(oid), ""),
         decoded_because=_decoded_because(extra),
     )
 

@@ -16,7 +16,7 @@ from flowctl.connectors.sqlite.types import data_type
 from flowctl.connectors.survey import Details, Index
 from flowctl.connectors.target import Fill
 from flowctl.model import types
-from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo, view_digest
 
 #: `hidden` of a generated column, virtual or stored. Source: SQLite's `PRAGMA table_xinfo`.
 _GENERATED = (2, 3)
@@ -25,12 +25,13 @@ _GENERATED = (2, 3)
 @dataclass(frozen=True)
 class Found:
     """A table or view, named as in the file. Only in tables with a rowid can a row be named. ``creator`` is the id of
-    the intent that made it; empty if another has."""
+    the intent that made it; empty if another has. ``sql`` creates it."""
 
     name: str
     is_table: bool
     has_rowid: bool
     creator: str
+    sql: str
 
 
 def table_names(connection: sqlite3.Connection) -> list[str]:
@@ -57,7 +58,7 @@ def find(connection: sqlite3.Connection, object: ObjectName) -> Found | None:
         return None
     name, kind, sql = row
     without_rowid = re.search(r"\)[^)]*\bWITHOUT\s+ROWID\b[^)]*$", sql or "", re.IGNORECASE)
-    return Found(name, kind == "table", kind == "table" and not without_rowid, creator_in(sql or ""))
+    return Found(name, kind == "table", kind == "table" and not without_rowid, creator_in(sql or ""), sql or "")
 
 
 def describe(
@@ -76,6 +77,7 @@ def describe(
         extra={"is_table": found.is_table},
         system=system,
         created_by=found.creator,
+        view="" if found.is_table else view_digest(found.sql),
     )
 
 

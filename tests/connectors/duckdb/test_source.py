@@ -57,6 +57,16 @@ def test_batches_are_bounded(script: Script, source: DuckdbSource) -> None:
     assert sorted(row["i"] for row in sink.rows) == list(range(250_000))
 
 
+def test_a_view_is_known_by_its_query(script: Script, source: DuckdbSource) -> None:
+    def view(query: str) -> str:
+        script(f"CREATE OR REPLACE VIEW seen AS {query}")
+        return describe(source, table("seen")).view
+
+    script("CREATE TABLE t (id INTEGER)")
+    assert view("SELECT id FROM t") == view("SELECT  id  FROM t") != view("SELECT id + 1 AS id FROM t")
+    assert describe(source, table("t")).view == ""
+
+
 def test_schemas_views_and_patterns(script: Script, source: DuckdbSource) -> None:
     """A schema may have the file's name, and a table that of a file."""
     script(

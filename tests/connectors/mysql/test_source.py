@@ -75,6 +75,24 @@ def test_databases_views_and_patterns(script: Script, source: Any, mariadb_serve
         assert "has no table ordres" in missing.reason and "orders" in missing.hint
 
 
+def test_a_view_is_known_by_its_query(script: Script, source: Any, mysql_database: str) -> None:
+    """Only a user who may see the query knows it."""
+
+    def view(query: str) -> str:
+        script(f"CREATE OR REPLACE VIEW seen AS {query}")
+        found: str = describe(source, table("seen")).view
+        return found
+
+    script("CREATE TABLE t (id INT)")
+    assert view("SELECT id FROM t") == view("SELECT  id  FROM t") != view("SELECT id + 1 AS id FROM t")
+    assert describe(source, table("t")).view == ""
+    place, _, name = mysql_database.rpartition("@")[2].rpartition("/")
+    script(f"CREATE USER reader_{name}@'%' IDENTIFIED BY 'r'; GRANT SELECT ON `{name}`.* TO reader_{name}@'%'")
+    with opened("mysql", url=f"mysql://reader_{name}:r@{place}/{name}") as reader:
+        assert describe(reader.source, table("seen")).view == ""
+    script(f"DROP USER reader_{name}@'%'")
+
+
 def test_two_tables_whose_names_differ_in_case(script: Script, source: Any) -> None:
     script("CREATE TABLE T (i INT PRIMARY KEY); CREATE TABLE t (j INT PRIMARY KEY, k INT UNIQUE NOT NULL)")
     script("INSERT INTO T VALUES (1); INSERT INTO t VALUES (2, 3)")

@@ -74,6 +74,24 @@ def test_the_plan_is_told_into_how_many_parts_a_table_is_read(
     assert postgres.source.explain_read(WatermarkRequest(table("public", "long"), long), ReadHints()) == ""
 
 
+def test_a_view_is_known_by_its_query_on_any_search_path(
+    database: psycopg.Connection[Any], postgres: Connector
+) -> None:
+    def digest(query: str, kind: str = "VIEW", name: str = "seen") -> str:
+        create = f"CREATE OR REPLACE {kind}" if kind == "VIEW" else f"CREATE {kind}"
+        database.execute(f"{create} {name} AS {query}")
+        return describe(postgres.source, table("public", name)).view
+
+    database.execute("CREATE TABLE t (id int); CREATE SCHEMA other; CREATE TABLE other.u (id int)")
+    first = digest("SELECT id FROM t JOIN other.u USING (id)")
+    path = database.execute("SELECT format('ALTER DATABASE %I SET search_path = other, public', current_database())")
+    database.execute(str(path.fetchone()[0]))  # type: ignore[index]
+    assert first == digest("SELECT  id FROM public.t JOIN other.u USING (id)")
+    assert first != digest("SELECT id + 1 AS id FROM t JOIN other.u USING (id)")
+    assert digest("SELECT id FROM t", "MATERIALIZED VIEW", "kept") == digest("SELECT id FROM t", name="again") != ""
+    assert describe(postgres.source, table("public", "t")).view == ""
+
+
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [

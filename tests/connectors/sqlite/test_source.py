@@ -254,6 +254,16 @@ def test_tables_are_found_without_those_of_sqlite_and_flowctl(
     assert nothing is None
 
 
+def test_a_view_is_known_by_its_query(database: sqlite3.Connection, source: SqliteSource) -> None:
+    def view(query: str) -> str:
+        database.executescript(f"DROP VIEW IF EXISTS seen; CREATE VIEW seen AS {query}")
+        return describe(source, table("seen")).view
+
+    database.execute("CREATE TABLE t (id INTEGER)")
+    assert view("SELECT id FROM t") == view("SELECT id FROM t") != view("SELECT id + 1 AS id FROM t")
+    assert describe(source, table("t")).view == ""
+
+
 def test_queries_and_where_are_wrapped(database: sqlite3.Connection, source: SqliteSource) -> None:
     database.execute("CREATE TABLE t (id INTEGER, d DATE)")
     database.executemany("INSERT INTO t VALUES (?, ?)", [(i, f"2026-01-0{i}") for i in range(1, 6)])
