@@ -170,7 +170,7 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
     frame = batch.keyed(rows, columns, table, work.snapshot, work.intent.at, carried)
     frame = checks.with_reason(frame, table.expect, exempt_deletions=_reports_deletes(work))
     if table.dedupe == "fail":
-        is_by_version = isinstance(work.intent.interval.upper, VersionPosition)
+        is_by_version = isinstance(work.intent.interval.lower, VersionPosition)  # the first run reads one version
         return batch.without_order(batch.newest_version_per_key(frame, table) if is_by_version else frame)
     frame = batch.in_source_order(frame, table)
     if truncates is not None and table.mode == "scd2":
