@@ -46,6 +46,12 @@ def write(metadata: TableMetadata, storage: Storage, batches: Iterable[pa.Record
         return writer.end()
 
 
+def target_size(metadata: TableMetadata) -> int:
+    """Bytes at which a file is ended."""
+    written = metadata.properties.get(_TARGET, "")
+    return max(int(written), 1) if written.isdecimal() else _TARGET_SIZE
+
+
 def copy(metadata: TableMetadata, storage: Storage, file: DataFile) -> DataFile:
     """A copy of a data file of the table, with the same rows and the same place among the partitions. A file that was
     removed is never referenced again: whoever expires the snapshot that removed it deletes it."""
@@ -124,7 +130,7 @@ class _Writer:
                 hint="Rename it with columns.rename",
             )
         self.arrow: pa.Schema = schema_to_pyarrow(self.stored)
-        self.target = int(self.metadata.properties.get(_TARGET, _TARGET_SIZE))
+        self.target = target_size(self.metadata)
 
     def write(self, rows: pa.Table) -> None:
         from pyiceberg.io.pyarrow import _determine_partitions
