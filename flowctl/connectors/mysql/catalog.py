@@ -28,7 +28,9 @@ from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 #: What flowctl keeps in a database for itself.
 _OWN = "_flowctl_"
 _COMPUTED = re.compile(r"(?i)\b(virtual|stored|persistent)\b")
-_BASE_TABLES = ("BASE TABLE", "SYSTEM VERSIONED")
+#: A table of MariaDB that keeps the earlier versions of its rows.
+VERSIONED = "SYSTEM VERSIONED"
+_BASE_TABLES = ("BASE TABLE", VERSIONED)
 #: The protocol's number of the character set of bytes.
 _BYTES = 63
 
@@ -117,6 +119,7 @@ def describe(connection: MysqlConnection, objects: Sequence[ObjectName]) -> dict
             clock=now,
             extra={
                 "is_table": one.is_table,
+                "kind": one.kind,
                 "engine": one.engine,
                 "filled": {row["name"]: fill for row in of_table if (fill := _fill(row))},
                 "altered": {row["name"]: ending for row in of_table if (ending := _ending(row)) is not None},
