@@ -52,6 +52,12 @@ class Found:
         return self.kind in _BASE_TABLES
 
     @property
+    def why_invalid(self) -> str:
+        """The server's words, for a view that it cannot open; a valid one has the comment `VIEW`. Only a query that
+        also asks for the number of rows opens it."""
+        return self.comment if self.kind == "VIEW" and self.comment != "VIEW" else ""
+
+    @property
     def creator(self) -> str:
         return creator_in(self.comment)
 
@@ -120,6 +126,7 @@ def describe(connection: MysqlConnection, objects: Sequence[ObjectName]) -> dict
             extra={
                 "is_table": one.is_table,
                 "kind": one.kind,
+                "why_invalid": one.why_invalid,
                 "engine": one.engine,
                 "filled": {row["name"]: fill for row in of_table if (fill := _fill(row))},
                 "altered": {row["name"]: ending for row in of_table if (ending := _ending(row)) is not None},
