@@ -53,6 +53,8 @@ _ALTER_HISTORY = "system_versioning_alter_history"
 def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
     if not info.extra.get("is_table", True):
         hint = "Name a table in `to`, an existing one or a new one"
+        if info.extra["kind"] == "SEQUENCE":
+            return StoppedByPolicy(f"{info.object} is a sequence, which takes no rows", hint=hint)
         return StoppedByPolicy(f"{info.object} is a view: rows written to it may not be found in it", hint=hint)
     engine = info.extra.get("engine", "")
     if engine != "InnoDB":

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from flowctl.errors import TableError
 from flowctl.model.table_info import ObjectName
 from tests.connectors.mysql.conftest import Script
 from tests.connectors.mysql.test_target import CHANGES
@@ -39,3 +40,22 @@ def test_it_is_once_the_server_allows_it(place: Place, script: Script, action: s
     assert change.action == action
     with place.target.session() as session:
         session.execute(change.statement)
+
+
+def test_a_sequence_is_no_target(place: Place, script: Script) -> None:
+    script("CREATE SEQUENCE s")
+    refused = place.target.refuse_write(describe(place.target, ObjectName(("s",))), "append", replaces=False)
+    assert refused is not None and refused.message == "s is a sequence, which takes no rows"
+
+
+@pytest.mark.parametrize(
+    "by", ["LIST (id) (PARTITION p VALUES IN (1))", "RANGE (id) (PARTITION p VALUES LESS THAN (5))"]
+)
+def test_a_row_without_a_partition(place: Place, script: Script, by: str) -> None:
+    script(f"CREATE OR REPLACE TABLE t (id INT) PARTITION BY {by}")
+    with (
+        pytest.raises(TableError, match=r"Table has no partition for value …$") as met,
+        place.target.session() as session,
+    ):
+        session.execute("INSERT INTO t VALUES (4711)")
+    assert "ALTER TABLE … ADD PARTITION" in met.value.hint and "4711" not in str(met.value)
