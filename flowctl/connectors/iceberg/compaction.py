@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask
+    from pyiceberg.typedef import Record as Partition
 
 #: Bytes of files that one commit replaces: the work lost to a kill or to another writer's commit.
 _COMMIT_BYTES = 1 << 30
@@ -32,12 +33,12 @@ def groups(table: OpenTable) -> list[list[int]]:
     """Which files to write again, as groups of their indexes: the small files of each partition, if they become fewer.
     Files with deletions of their own are left to whoever writes those, and so are files of an older partitioning."""
     small = _small_size(table)
-    by_partition: dict[str, list[int]] = defaultdict(list)
+    by_partition: dict[Partition, list[int]] = defaultdict(list)
     for at, task in enumerate(table.files):
         file = task.file
         is_current = file.spec_id == table.metadata.default_spec_id
         if file.file_size_in_bytes < small and is_current and not task.delete_files:
-            by_partition[str(file.partition)].append(at)
+            by_partition[file.partition].append(at)
     return [group for group in by_partition.values() if _written(table, group) < len(group)]
 
 

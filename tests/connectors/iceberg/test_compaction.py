@@ -1,4 +1,4 @@
-"""Compaction of tables that end their files early: it ends, and what it has written is not due again."""
+"""Data files and their compaction, of tables that end files early: it ends, and its result is not due again."""
 
 from __future__ import annotations
 
@@ -68,3 +68,17 @@ def test_files_that_reach_the_tables_own_target_are_not_written_again(
         assert len(small) <= (2 if partition_by else 1)
         assert maintain.find_due(after, object).tasks == ()
         assert maintain.note_for_plan(after.info(object)) == ""
+
+
+def test_a_null_and_the_text_null_are_two_partitions(tmp_path: Path) -> None:
+    """Their folders have the same name."""
+    with catalog_of(tmp_path) as catalog:
+        place = TablePlace(catalog, ("default", "orders"), {})
+        table = new_table(place, (Column("id", types.INT64), Column("note", types.STRING)), ("note",))
+        rows = pa.table({"id": [1, 2], "note": ["null", None]})
+        draft = Draft(table, table.transaction())
+        draft.replace_files(data_files.write(table.metadata, {}, rows.to_batches()), [], same_rows=True)
+        assert draft.hand_over()
+        handle = open_existing(place).handle
+        assert handle.scan(row_filter="note is null").to_arrow()["id"].to_pylist() == [2]
+        assert handle.scan(row_filter="note = 'null'").to_arrow()["id"].to_pylist() == [1]
