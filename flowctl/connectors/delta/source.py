@@ -107,7 +107,11 @@ class DeltaSource(LandedSource):
             return HighWatermark(VersionPosition(info.version, info.identity), info.rows)
         location = self._location(request.relation)
         upper = VersionPosition(info.version, info.identity, stamp_of(location, info.version))
-        if failure := unread_column(request.changes.columns, location.url) or self._pin_failure(request.relation):
+        is_read = since is not None and since.table in ("", info.identity) and since.version == upper.version
+        failure = unread_column(request.changes.columns, location.url)
+        if failure is None and (begun is not None or not is_read):  # what was read may be gone
+            failure = self._pin_failure(request.relation)
+        if failure:
             return HighWatermark(upper, info.rows, failure=failure)
         changes, lost, net = None, "", request.changes.net
         if is_before(since, upper) or (begun is not None and is_before(begun.upper, upper)):

@@ -8,8 +8,9 @@ commit younger ones. So no file younger than a week is deleted, however short th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from time import time
+from typing import Any
 from urllib.parse import unquote
 
 from flowctl import text
@@ -17,13 +18,12 @@ from flowctl.connectors.delta import deletion_vectors, log
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.delta.types import Action
-from flowctl.connectors.lake.stored_files import LEAST_RETENTION, StoredFile
+from flowctl.connectors.lake.stored_files import LEAST_RETENTION, StoredFile, folders_of_tables
 from flowctl.errors import TableError
 
 RETENTION = "delta.deletedFileRetentionDuration"
 _SECONDS = {"week": 7 * 86400.0, "day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
 _PART = re.compile(r"(\d+)\s+(week|day|hour|minute|second)s?")
-_LOG = f"/{log.FOLDER}/"
 _DATA = re.compile(r".*\.parquet|deletion_vector_.*\.bin", re.DOTALL)
 
 
@@ -50,14 +50,15 @@ def removable(table: OpenTable, retention: float) -> list[StoredFile]:
     live, kept = (
         {name for file in files for name in file_names(table.location, file)} for files in (table.files, removed)
     )
-    stored = list(_stored(table.location))
+    stored, others = _stored(table.location)
     if missing := {name for name in live if "://" not in name} - {file.name for file in stored}:
         raise TableError(
             f"{table.location.url} has {text.counted(len(missing), 'file')} that its folder does not list, such as "
             f"{min(missing)}",
             hint="Restore the table, or vacuum it with the engine that wrote them",
         )
-    return [file for file in stored if file.modified < end and file.name not in live | kept]
+    old = (file for file in stored if file.modified < end and file.name not in live | kept)
+    return [file for file in old if not file.path.startswith(others)]
 
 
 def file_names(location: TableLocation, file: Action) -> Iterable[str]:
@@ -68,18 +69,18 @@ def file_names(location: TableLocation, file: Action) -> Iterable[str]:
         yield deletion_vectors.path_of(location, vector).removeprefix(f"{location.url}/")
 
 
-def _stored(location: TableLocation) -> Iterator[StoredFile]:
-    """Data files and deletion vectors, by the names that Delta writers use, except those of tables in subfolders. What
-    begins with a dot or an underscore is the log, flowctl's own file or change data, unless it is a partition."""
+def _stored(location: TableLocation) -> tuple[list[StoredFile], tuple[str, ...]]:
+    """Data files and deletion vectors, by the names that Delta writers use, and the folders of other tables among them.
+    What begins with a dot or an underscore is the log, flowctl's own file or change data, unless it is a partition."""
     system = location.file_system()
     root = str(system.info(location.url)["name"]).rstrip("/")
+    found: list[Mapping[str, Any]] = []
     for entry in system.ls(location.url, detail=True):
         name = str(entry["name"]).rstrip("/").rpartition("/")[2]
         if (name.startswith((".", "_")) and "=" not in name) or str(entry["name"]).rstrip("/") == root:
             continue
-        below = list(system.find(entry["name"], detail=True).values()) if entry["type"] == "directory" else [entry]
-        paths = [str(file["name"]) for file in below]
-        others = tuple({path.partition(_LOG)[0] + "/" for path in paths if _LOG in path})
-        for path, file in zip(paths, below, strict=True):
-            if _DATA.fullmatch(path.rpartition("/")[2]) and not path.startswith(others):
-                yield StoredFile.listed(file, path.removeprefix(f"{root}/"))
+        found += system.find(entry["name"], detail=True).values() if entry["type"] == "directory" else [entry]
+    by_path = {str(entry["name"]): entry for entry in found}
+    files = [path for path in by_path if _DATA.fullmatch(path.rpartition("/")[2])]
+    stored = [StoredFile.listed(by_path[path], path.removeprefix(f"{root}/")) for path in files]
+    return stored, folders_of_tables(by_path, [root])

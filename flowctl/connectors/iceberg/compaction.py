@@ -15,12 +15,14 @@ from flowctl import crashpoints
 from flowctl.connectors.iceberg import data_files
 from flowctl.connectors.iceberg.table import OpenTable, TablePlace, open_existing
 from flowctl.connectors.iceberg.writer import Draft
-from flowctl.connectors.lake.small_files import MANY, SMALL
+from flowctl.connectors.lake.small_files import MANY, small_size
 from flowctl.errors import TableError, TransientError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask
+    from pyiceberg.typedef import Record as Partition
 
 #: Bytes of files that one commit replaces: the work lost to a kill or to another writer's commit.
 _COMMIT_BYTES = 1 << 30
@@ -28,19 +30,35 @@ _TRIES = 10
 
 
 def groups(table: OpenTable) -> list[list[int]]:
-    """Which files to write again, as groups of their indexes: the small files of each partition. Files with deletions
-    of their own are left to whoever writes those, and so are files of an older partitioning."""
-    by_partition: dict[str, list[int]] = defaultdict(list)
+    """Which files to write again, as groups of their indexes: the small files of each partition, if they become fewer.
+    Files with deletions of their own are left to whoever writes those, and so are files of an older partitioning."""
+    small = _small_size(table)
+    by_partition: dict[Partition, list[int]] = defaultdict(list)
     for at, task in enumerate(table.files):
         file = task.file
         is_current = file.spec_id == table.metadata.default_spec_id
-        if file.file_size_in_bytes < SMALL and is_current and not task.delete_files:
-            by_partition[str(file.partition)].append(at)
-    return [group for group in by_partition.values() if len(group) > 1]
+        if file.file_size_in_bytes < small and is_current and not task.delete_files:
+            by_partition[file.partition].append(at)
+    return [group for group in by_partition.values() if _written(table, group) < len(group)]
 
 
-def is_due(chosen: Sequence[Sequence[int]]) -> bool:
-    return sum(len(group) - 1 for group in chosen) > MANY
+def saved_files(table: OpenTable, chosen: Sequence[Sequence[int]]) -> int:
+    """By about how many files the table shrinks."""
+    return sum(len(group) - _written(table, group) for group in chosen)
+
+
+def is_due(table: OpenTable, chosen: Sequence[Sequence[int]]) -> bool:
+    return saved_files(table, chosen) > MANY
+
+
+def _small_size(table: OpenTable) -> int:
+    return small_size(data_files.target_size(table.metadata))
+
+
+def _written(table: OpenTable, group: Sequence[int]) -> int:
+    """About how many files a group becomes."""
+    size = sum(table.files[at].file.file_size_in_bytes for at in group)
+    return max(-(-size // data_files.target_size(table.metadata)), 1)
 
 
 def why_left_out(table: OpenTable) -> str:
@@ -51,8 +69,8 @@ def why_left_out(table: OpenTable) -> str:
 
 
 def compact(place: TablePlace, before_commit: Callable[[], None]) -> None:
-    """Rewrites the files that :func:`groups` chooses until it chooses none. ``before_commit`` is called before each
-    commit, and may raise."""
+    """Rewrites the files that :func:`groups` chooses until it chooses none, or a round leaves as many small ones.
+    ``before_commit`` is called before each commit, and may raise."""
     lost = 0
     while True:
         table = open_existing(place)
@@ -61,8 +79,11 @@ def compact(place: TablePlace, before_commit: Callable[[], None]) -> None:
         chosen = _up_to(_COMMIT_BYTES, table.files, groups(table))
         if not chosen:
             return
-        if not _replace(table, chosen, before_commit):
+        added = _replace(table, chosen, before_commit)
+        if added is None:
             lost += 1
+        elif sum(file.file_size_in_bytes < _small_size(table) for file in added) >= len(chosen):
+            return
         if lost == _TRIES:
             raise TransientError(f"{place.shown} is written by others too fast to be compacted")
 
@@ -79,8 +100,8 @@ def _up_to(most: int, files: Sequence[FileScanTask], chosen: Sequence[Sequence[i
     return found
 
 
-def _replace(table: OpenTable, chosen: Sequence[int], before_commit: Callable[[], None]) -> bool:
-    """Commits once; False if another writer has committed since the table was opened."""
+def _replace(table: OpenTable, chosen: Sequence[int], before_commit: Callable[[], None]) -> list[DataFile] | None:
+    """Commits once and returns the new files; None if another writer has committed since the table was opened."""
     files, name = table.files, table.place.identifier[-1]
     removed = [files[at].file for at in chosen]
     draft = Draft(table, table.transaction())
@@ -96,7 +117,7 @@ def _replace(table: OpenTable, chosen: Sequence[int], before_commit: Callable[[]
     crashpoints.reached("in_commit", name)
     is_committed = draft.hand_over()
     crashpoints.reached("after_commit", name)
-    return is_committed
+    return added if is_committed else None
 
 
 def _rows(table: OpenTable, chosen: Sequence[int]) -> Iterator[pa.RecordBatch]:

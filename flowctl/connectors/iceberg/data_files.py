@@ -46,6 +46,12 @@ def write(metadata: TableMetadata, storage: Storage, batches: Iterable[pa.Record
         return writer.end()
 
 
+def target_size(metadata: TableMetadata) -> int:
+    """Bytes at which a file is ended."""
+    written = metadata.properties.get(_TARGET, "")
+    return max(int(written), 1) if written.isdecimal() else _TARGET_SIZE
+
+
 def copy(metadata: TableMetadata, storage: Storage, file: DataFile) -> DataFile:
     """A copy of a data file of the table, with the same rows and the same place among the partitions. A file that was
     removed is never referenced again: whoever expires the snapshot that removed it deletes it."""
@@ -108,7 +114,7 @@ class _Writer:
     storage: Storage
     stack: ExitStack = field(default_factory=ExitStack)
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
-    _open: dict[str, _OpenFile] = field(default_factory=dict)
+    _open: dict[Partition, _OpenFile] = field(default_factory=dict)
     _done: list[DataFile] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -124,7 +130,7 @@ class _Writer:
                 hint="Rename it with columns.rename",
             )
         self.arrow: pa.Schema = schema_to_pyarrow(self.stored)
-        self.target = int(self.metadata.properties.get(_TARGET, _TARGET_SIZE))
+        self.target = target_size(self.metadata)
 
     def write(self, rows: pa.Table) -> None:
         from pyiceberg.io.pyarrow import _determine_partitions
@@ -141,19 +147,19 @@ class _Writer:
     def _write_to(self, folder: str, partition: Partition, rows: pa.Table) -> None:
         if not rows.num_rows:
             return
-        file = self._open.get(folder)
+        file = self._open.get(partition)  # the folders of a null and of the text `null` are the same
         if file is None:
             if len(self._open) >= _OPEN_FILES:
-                self._end(max(self._open, key=lambda name: self._open[name].rows))
-            file = self._open[folder] = self._begin(folder, partition)
+                self._end(max(self._open, key=lambda one: self._open[one].rows))
+            file = self._open[partition] = self._begin(folder, partition)
         file.parquet.write_table(rows.rename_columns(self.arrow.names).cast(self.arrow), row_group_size=_GROUP_ROWS)
         file.rows += rows.num_rows
         if file.stream.tell() >= self.target:
-            self._end(folder)
+            self._end(partition)
 
     def end(self) -> list[DataFile]:
-        for folder in list(self._open):
-            self._end(folder)
+        for partition in list(self._open):
+            self._end(partition)
         return self._done
 
     def _begin(self, folder: str, partition: Partition) -> _OpenFile:
@@ -187,7 +193,7 @@ class _Writer:
 
         return _OpenFile(path, partition, stream, parquet, footers, close)
 
-    def _end(self, folder: str) -> None:
+    def _end(self, partition: Partition) -> None:
         from pyiceberg.io.pyarrow import (
             compute_statistics_plan,
             data_file_statistics_from_parquet_metadata,
@@ -195,7 +201,7 @@ class _Writer:
         )
         from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
-        file = self._open.pop(folder)
+        file = self._open.pop(partition)
         file.parquet.close()
         size = file.stream.tell()
         file.close()

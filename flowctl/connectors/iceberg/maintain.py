@@ -7,19 +7,15 @@ expiration one commit, and vacuum deletes what no snapshot needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from flowctl import text
 from flowctl.connectors.iceberg import compaction, expiration, vacuum
 from flowctl.connectors.iceberg.table import OpenTable, TablePlace, open_existing
-from flowctl.connectors.lake.small_files import MANY, SMALL
+from flowctl.connectors.lake.small_files import MANY, small_size
 from flowctl.connectors.lake.stored_files import removal
 from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.errors import TransientError
 from flowctl.model.table_info import ObjectName, TableInfo
-
-if TYPE_CHECKING:
-    from pyiceberg.table import FileScanTask
 
 COMPACT, EXPIRE = "compact", "expire"
 _TRIES = 10
@@ -29,7 +25,7 @@ def note_for_plan(info: TableInfo) -> str:
     """From what a plan knows, which are the totals of the newest snapshot; empty if nothing is due. Files of different
     partitions cannot be merged."""
     files, size = int(info.extra.get("files", 0)), info.rows.bytes
-    if info.extra.get("partition_by") or size is None or files - size // SMALL <= MANY:
+    if info.extra.get("partition_by") or size is None or files - size // small_size(info.extra["target_size"]) <= MANY:
         return ""
     return f"{files:,} files of {text.size(size // files)} on average"
 
@@ -39,11 +35,11 @@ def find_due(table: OpenTable, object: ObjectName) -> Maintenance:
     metadata, left_out = table.metadata, []
     tasks: list[Task] = []
     chosen = compaction.groups(table)
-    if compaction.is_due(chosen):
+    if compaction.is_due(table, chosen):
         if why := compaction.why_left_out(table):
             left_out.append(f"compaction: {why}")
         else:
-            tasks.append(_compaction(table.files, chosen))
+            tasks.append(_compaction(table, chosen))
     if not expiration.is_allowed(metadata):
         left_out.append("gc.enabled is false: snapshots and files are left to its owner")
         return Maintenance(object, tuple(tasks), "; ".join(left_out))
@@ -77,8 +73,9 @@ def carry_out(place: TablePlace, due: Maintenance, before_commit: Callable[[], N
             yield removal(files, "removed")
 
 
-def _compaction(files: Sequence[FileScanTask], chosen: Sequence[Sequence[int]]) -> Task:
-    after = len(files) - sum(map(len, chosen)) + len(chosen)
+def _compaction(table: OpenTable, chosen: Sequence[Sequence[int]]) -> Task:
+    files = table.files
+    after = len(files) - compaction.saved_files(table, chosen)
     size = sum(files[at].file.file_size_in_bytes for group in chosen for at in group)
     told = f"{len(files):,} files become about {after:,}; {text.size(size)} written again"
     return Task(COMPACT, told, {"files": len(files), "files_after": after, "bytes": size})

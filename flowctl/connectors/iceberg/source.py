@@ -31,6 +31,8 @@ from flowctl.spec.suggest import nearest
 
 #: Key in ``extra`` of a table's info: the schema that its columns are from.
 _SCHEMA = "schema_id"
+#: Key in ``extra`` of a version that has expired: why it cannot be read.
+_EXPIRED = "expired"
 _PINNED = re.compile(r"@([vs])(\d+)$")
 
 
@@ -70,8 +72,13 @@ class IcebergSource(LandedSource):
         newest = newest_version(self.tables.place(_object(relation)))
         if newest is None:
             return None
-        table = _pinned(newest, relation)
         assert relation.object is not None
+        try:
+            table = _pinned(newest, relation)
+        except TableError as error:
+            if (info := _expired(newest, relation, error)) is None:
+                raise
+            return info
         return TableInfo(
             object=relation.object,
             columns=table.columns,
@@ -89,6 +96,8 @@ class IcebergSource(LandedSource):
         rows = info.rows
         if request.changes is None:  # nobody reads it, as for `flowctl init`
             return HighWatermark(VersionPosition(info.version, info.identity), rows)
+        if why := info.extra.get(_EXPIRED):
+            return _read_or_failed(request, TableError(why, hint=_CHOOSE))
         newest = self._newest(request.relation)
         upper = VersionPosition(info.version, info.identity, newest.stamp_of(info.version))
         if failure := unread_column(request.changes.columns, newest.place.shown):
@@ -160,5 +169,39 @@ def _pinned(newest: TableVersion, relation: Relation) -> TableVersion:
     snapshot = newest.handle.metadata.snapshot_by_id(number)
     if snapshot is None:
         what = f"{newest.place.shown} has no snapshot {number}"
-        raise TableError(what, hint="Choose one that has not expired, or leave it out to read the newest")
+        raise TableError(what, hint=_CHOOSE)
     return older_version(newest, version_of(snapshot))
+
+
+_CHOOSE = "Choose one that has not expired, or leave it out to read the newest"
+
+
+def _expired(newest: TableVersion, relation: Relation, error: TableError) -> TableInfo | None:
+    """A version that `from` names and that may have been read before it expired: nothing is left to read then. None if
+    its columns are unknown, as the table has had others, or if it never was. Its number is unknown if it is named by
+    its snapshot, whose id takes its place."""
+    assert relation.object is not None, "an Iceberg table has no queries"
+    kind, number = _named(relation)
+    metadata = newest.handle.metadata
+    if len(metadata.schemas) > 1 or (kind == "v" and number > getattr(metadata, "last_sequence_number", 0)):
+        return None
+    extra = {_EXPIRED: error.message}
+    return TableInfo(relation.object, newest.columns, newest.identity, version=number, system="iceberg", extra=extra)
+
+
+def _read_or_failed(request: WatermarkRequest, error: TableError) -> HighWatermark:
+    """The high watermark of an expired version: the recorded position if that is this version, else a failure."""
+    (kind, number), since, rows = _named(request.relation), request.since, request.info.rows
+    upper = VersionPosition(number, request.info.identity)
+    if since is None or since.table not in ("", upper.table) or request.begun is not None:
+        return HighWatermark(upper, rows, failure=error)
+    is_read = number == (since.version if kind == "v" else int(since.stamp or 0))
+    return HighWatermark(since, rows, dt.datetime.now(dt.UTC)) if is_read else HighWatermark(upper, rows, failure=error)
+
+
+def _named(relation: Relation) -> tuple[str, int]:
+    """Version (``v``) or snapshot (``s``), and its number; only of a relation that names one."""
+    assert relation.object is not None, "an Iceberg table has no queries"
+    named = _PINNED.search(relation.object.parts[-1])
+    assert named is not None
+    return named[1], int(named[2])

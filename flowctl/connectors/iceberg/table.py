@@ -131,11 +131,18 @@ class OpenTable:
         return self.creation if self.creation is not None else self.handle.transaction()
 
     def info(self, object: ObjectName) -> TableInfo:
-        """``identity`` is the table's UUID. ``extra`` has ``partition_by`` and ``files`` (how many)."""
+        """``identity`` is the table's UUID. ``extra`` has ``partition_by``, ``files`` (how many) and ``target_size``
+        (bytes at which one is ended)."""
+        from flowctl.connectors.iceberg.data_files import target_size
+
         rows = self.row_count
         size = self._total("total-files-size") if self.snapshot is not None else 0
         estimate = RowEstimate(bytes=size) if rows is None else RowEstimate(rows, "stats", size)
-        extra = {"partition_by": list(self.partition_by), "files": self._total("total-data-files") or 0}
+        extra = {
+            "partition_by": list(self.partition_by),
+            "files": self._total("total-data-files") or 0,
+            "target_size": target_size(self.metadata),
+        }
         return TableInfo(object, self.columns, self.identity, version=self.version, rows=estimate, extra=extra)
 
     def newest(self, app: str) -> Record | None:

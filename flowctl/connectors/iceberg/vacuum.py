@@ -1,23 +1,25 @@
 """Deletes files in a table's folder that none of its snapshots needs: what expired ones had, and what killed runs have
 written and never committed.
 
-No file younger than a week is deleted: a stale writer may still commit it. Files are told apart by their names, which
+No file younger than a week is deleted: a stale writer may still commit it. Nor is any of a table whose folder is in
+this one's, as that of ``shop.orders.data`` is in that of ``shop.orders``. Files are told apart by their names, which
 are unique: the same path may be written in several ways (``file:``, ``s3a:``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flowctl import text
 from flowctl.connectors.iceberg.errors import errors_of
 from flowctl.connectors.iceberg.file_io import plain
 from flowctl.connectors.iceberg.table import OpenTable
 from flowctl.connectors.lake.folder import Folder
-from flowctl.connectors.lake.stored_files import LEAST_RETENTION, StoredFile, remove
+from flowctl.connectors.lake.stored_files import LEAST_RETENTION, StoredFile, folders_of_tables, remove
 from flowctl.errors import TableError
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def removable(table: OpenTable, without: Container[int] = ()) -> list[StoredFile
     :class:`TableError` if the folder does not list all files of the newest version: their names are then not
     understood."""
     with errors_of(table.place.shown):
-        stored = list(_stored(_folder(table)))
+        stored, others = _stored(_folder(table))
         needed, newest = _needed(table, without)
     there = {_name(file.path) for file in stored}
     if missing := sorted(_name(path) for path in newest if _is_inside(table, path) and _name(path) not in there):
@@ -52,7 +54,8 @@ def removable(table: OpenTable, without: Container[int] = ()) -> list[StoredFile
             hint="Restore the table, or remove its orphan files with the engine that wrote them",
         )
     end = time() - LEAST_RETENTION
-    return [file for file in stored if file.modified < end and _name(file.path) not in needed]
+    old = (file for file in stored if file.modified < end and _name(file.path) not in needed)
+    return [file for file in old if not file.path.startswith(others)]
 
 
 def delete(table: OpenTable, files: list[StoredFile], before_each: Callable[[], None]) -> None:
@@ -93,13 +96,17 @@ def _needed(table: OpenTable, without: Container[int]) -> tuple[set[str], set[st
     return needed, newest
 
 
-def _stored(folder: Folder) -> Iterator[StoredFile]:
+def _stored(folder: Folder) -> tuple[list[StoredFile], tuple[str, ...]]:
+    """All files that may be the table's, and the folders of other tables among them."""
     system = folder.file_system()
+    found: dict[str, Any] = {}
     for part in _FOLDERS:
-        try:
-            found = system.find(f"{folder.url}/{part}", detail=True)
-        except FileNotFoundError:
-            continue
-        for path, entry in found.items():
-            if _FILE.fullmatch(_name(str(path))):
-                yield StoredFile.listed(entry, f"{part}/{_name(str(path))}")
+        with suppress(FileNotFoundError):
+            found |= system.find(f"{folder.url}/{part}", detail=True)
+    root = str(system._strip_protocol(folder.url)).rstrip("/")
+    own = f"{root}/metadata"
+    others = folders_of_tables(
+        (path for path in found if path.rpartition("/")[0] != own), [f"{root}/{part}" for part in _FOLDERS]
+    )
+    files = [path for path in found if _FILE.fullmatch(_name(path))]
+    return [StoredFile.listed(found[path], path.removeprefix(f"{root}/")) for path in files], others

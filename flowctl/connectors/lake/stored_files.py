@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 #: Seconds for which files are kept at least: a stale writer may still commit them.
 LEAST_RETENTION = 7 * 86400.0
 VACUUM = "vacuum"
+#: What is in the folder of each table in Delta, and of each that flowctl writes as files.
+_LOGS = ("/_delta_log/", "/_flowctl/commits/")
+#: What is in the folder `metadata` of each Iceberg table.
+_METADATA = re.compile(r".*\.metadata\.json(\.gz)?|version-hint\.text", re.DOTALL)
 #: Files deleted at the same time, and between two checks of the lease.
 _AT_ONCE, _BATCH = 16, 1000
 
@@ -37,6 +42,20 @@ class StoredFile:
     @classmethod
     def listed(cls, entry: Mapping[str, Any], name: str) -> StoredFile:
         return cls(str(entry["name"]), name, int(entry["size"]), _modified(entry))
+
+
+def folders_of_tables(paths: Iterable[str], own: Collection[str]) -> tuple[str, ...]:
+    """The folders in ``paths`` whose files belong to a table of their own, each with a slash at its end. ``own``: those
+    right in which the table that asks has files, too. If one of them is also the folder of an Iceberg table, that has
+    only the folders ``data`` and ``metadata`` in it."""
+    found: set[str] = set()
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        if _METADATA.fullmatch(name):
+            place = folder.rpartition("/")[0]
+            found |= {f"{place}/data/", f"{folder}/"} if place in own else {f"{place}/"}
+        found |= {f"{path.partition(mark)[0]}/" for mark in _LOGS if mark in path}
+    return tuple(found)
 
 
 def remove(system: AbstractFileSystem, files: Sequence[StoredFile], before_each: Callable[[], None]) -> None:

@@ -28,7 +28,9 @@ from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo,
 #: What flowctl keeps in a database for itself.
 _OWN = "_flowctl_"
 _COMPUTED = re.compile(r"(?i)\b(virtual|stored|persistent)\b")
-_BASE_TABLES = ("BASE TABLE", "SYSTEM VERSIONED")
+#: A table of MariaDB that keeps the earlier versions of its rows.
+VERSIONED = "SYSTEM VERSIONED"
+_BASE_TABLES = ("BASE TABLE", VERSIONED)
 #: The protocol's number of the character set of bytes.
 _BYTES = 63
 
@@ -48,6 +50,12 @@ class Found:
     @property
     def is_table(self) -> bool:
         return self.kind in _BASE_TABLES
+
+    @property
+    def why_invalid(self) -> str:
+        """The server's words, for a view that it cannot open; a valid one has the comment `VIEW`. Only a query that
+        also asks for the number of rows opens it."""
+        return self.comment if self.kind == "VIEW" and self.comment != "VIEW" else ""
 
     @property
     def creator(self) -> str:
@@ -117,6 +125,8 @@ def describe(connection: MysqlConnection, objects: Sequence[ObjectName]) -> dict
             clock=now,
             extra={
                 "is_table": one.is_table,
+                "kind": one.kind,
+                "why_invalid": one.why_invalid,
                 "engine": one.engine,
                 "filled": {row["name"]: fill for row in of_table if (fill := _fill(row))},
                 "altered": {row["name"]: ending for row in of_table if (ending := _ending(row)) is not None},

@@ -23,11 +23,16 @@ _REFERRED_TO = (1217, 1451)
 #: The driver's: the server has no TLS, or its handshake failed.
 _NO_TLS = 2026
 NO_TABLE = 1146
+_INVALID_VIEW, _NO_DEFINER = 1356, 1449
+#: No partition of a table takes a row. Its text ends with the value.
+_NO_PARTITION = 1526
+REPAIR_VIEW = "Repair the view, or GRANT its definer what it selects from"
 #: The error of a row that a unique key refuses.
 DUPLICATE = 1062
 ROW_SIZE = (1118, 1117)
 #: Errors whose text holds a value, in quotes.
 _VALUE = re.compile(r"(?i)\b(value|entry):? '.*' (for|to)\b", re.DOTALL)
+_PARTITION_VALUE = re.compile(r"(?<= for value ).*", re.DOTALL)
 
 
 def code_of(error: BaseException) -> int:
@@ -61,6 +66,13 @@ def explained(error: Exception, place: str, user: str) -> FlowctlError:
         return TableError(message, hint=DROP_WHAT_USES_IT)
     if code in _REFERRED_TO:
         return TableError(message, hint=REFERRED_TO)
+    if code == _NO_PARTITION:
+        named = _PARTITION_VALUE.sub("…", message)
+        return TableError(named, hint="Add a partition for such rows: ALTER TABLE … ADD PARTITION (PARTITION …)")
+    if code == _INVALID_VIEW:
+        return TableError(message, hint=REPAIR_VIEW)
+    if code == _NO_DEFINER:
+        return TableError(message, hint="Create that user, or give the view or the trigger another DEFINER")
     if code in ROW_SIZE:
         return TableError(message, hint="Leave columns out with columns.exclude, or split the table")
     return TableError(message, hint=f"Look up error {code} in the server's manual" if code else "")

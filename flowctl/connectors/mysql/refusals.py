@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flowctl.connectors.mysql.catalog import by_schema, parts_of
+from flowctl.connectors.mysql.catalog import VERSIONED, by_schema, parts_of
 from flowctl.connectors.mysql.client import MARKER, MysqlConnection
 from flowctl.connectors.mysql.errors import DUPLICATE, code_of
 from flowctl.connectors.sql import hindrances
@@ -38,9 +38,23 @@ def following(connection: MysqlConnection, found: Mapping[ObjectName, TableInfo 
     return tables
 
 
+def keeps_versions(connection: MysqlConnection, found: Mapping[ObjectName, TableInfo | None]) -> bool:
+    """Whether the server refuses to alter system-versioned tables, as it does unless it is set up to alter the earlier
+    versions of their rows, too. Asked only if one of ``found`` is such a table: other servers do not know it."""
+    if not any(info.extra["kind"] == VERSIONED for info in found.values() if info is not None):
+        return False
+    ((setting,),) = connection.fetch(f"SELECT @@{_ALTER_HISTORY}")
+    return str(setting) != "KEEP"
+
+
+_ALTER_HISTORY = "system_versioning_alter_history"
+
+
 def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
     if not info.extra.get("is_table", True):
         hint = "Name a table in `to`, an existing one or a new one"
+        if info.extra["kind"] == "SEQUENCE":
+            return StoppedByPolicy(f"{info.object} is a sequence, which takes no rows", hint=hint)
         return StoppedByPolicy(f"{info.object} is a view: rows written to it may not be found in it", hint=hint)
     engine = info.extra.get("engine", "")
     if engine != "InnoDB":
@@ -62,6 +76,10 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
 def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
     """``change``, which has its statement, as one that stops the table; None if the server can make it."""
     name = change.column
+    if info.extra.get("keeps_versions") and info.extra["kind"] == VERSIONED:
+        note = f"cannot be added or changed: the table is system-versioned, and {_ALTER_HISTORY} is ERROR there"
+        step = f"Run SET GLOBAL {_ALTER_HISTORY} = KEEP, or alter the table yourself in a session that sets it"
+        return _refused(change, note, step)
     if change.action == "relax" and name in info.primary_key:
         return _refused(
             change, "may be null, and the primary key has it", "Drop the primary key: a UNIQUE key takes nulls"

@@ -82,8 +82,10 @@ class MysqlSession(Session):
         found = catalog.describe(self.connection, objects)
         following = refusals.following(self.connection, found)
         uses = refusals.uses_of(self.connection, found)
+        keeps = refusals.keeps_versions(self.connection, found)
         return {
-            object: info and _as_target(info, following=following.get(object, []), uses=uses.get(object, {}))
+            object: info
+            and _as_target(info, following=following.get(object, []), uses=uses.get(object, {}), keeps_versions=keeps)
             for object, info in found.items()
         }
 

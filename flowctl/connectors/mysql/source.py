@@ -20,7 +20,7 @@ from flowctl.connectors.mysql import catalog
 from flowctl.connectors.mysql.client import Client, MysqlConnection
 from flowctl.connectors.mysql.columns import converted, selected
 from flowctl.connectors.mysql.details import details, views
-from flowctl.connectors.mysql.errors import NO_TABLE, code_of
+from flowctl.connectors.mysql.errors import NO_TABLE, REPAIR_VIEW, code_of
 from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import Condition
 from flowctl.connectors.sql.source import (
@@ -88,6 +88,8 @@ class MysqlSource(LandedSource):
         return {name: replace(one, zone=zones.get(name, "")) for name, one in found.items()}
 
     def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
+        if why := info.extra.get("why_invalid"):
+            return StoppedByPolicy(f"{info.object} is an invalid view: {why}", hint=REPAIR_VIEW)
         engine = info.extra.get("engine", "")
         if not reads_twice or engine in ("", "InnoDB"):
             return None

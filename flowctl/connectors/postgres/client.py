@@ -41,6 +41,8 @@ SESSION_SETTINGS: Mapping[str, str] = {
 }
 #: PostgreSQL's error for a snapshot whose transaction has ended.
 NO_SUCH_SNAPSHOT = "invalid snapshot identifier"
+#: Its error for a materialized view that has no rows yet, and what to do then.
+NOT_POPULATED, REFRESH = "has not been populated", "Run REFRESH MATERIALIZED VIEW for it"
 #: libpq's settings against network failures.
 _NETWORK = {
     "keepalives_idle": timeouts.KEEPALIVE_IDLE,
@@ -273,6 +275,10 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
         return TableError(f"{message} ({named})" if named else message, hint=DROP_WHAT_USES_IT)
     if state == "23503" and "update or delete" in message:
         return TableError(message, hint=REFERRED_TO)
+    if state == "23514" and "no partition of relation" in message:
+        return TableError(message, hint="Add a partition for such rows: CREATE TABLE … PARTITION OF …")
+    if NOT_POPULATED in message:
+        return TableError(message, hint=REFRESH)
     return TableError(message, hint=f"Look up SQLSTATE {state} in PostgreSQL's manual" if state else "")
 
 

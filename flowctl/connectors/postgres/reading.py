@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from flowctl.connectors.postgres import copy_reading
-from flowctl.connectors.postgres.client import NO_SUCH_SNAPSHOT, Client
+from flowctl.connectors.postgres.client import NO_SUCH_SNAPSHOT, NOT_POPULATED, REFRESH, Client
 from flowctl.connectors.postgres.columns import quoted, transfer
 from flowctl.connectors.postgres.conditions import COMPARISONS, between
 from flowctl.connectors.postgres.jdbc_reading import jdbc_frame
@@ -231,6 +231,8 @@ def error_of_read(
         )
     if own := refused(text):
         return own
+    if unpopulated := re.search(f'materialized view "[^\n]+" {NOT_POPULATED}', text):
+        return TableError(unpopulated[0], hint=REFRESH)
     if any(sign in text for sign in _SIGNS_OF_INFINITY) and (found := _not_finite(client, held, relation, info)):
         return found
     if re.search(_SIGNS_OF_A_BAD_CAST, text):

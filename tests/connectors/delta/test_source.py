@@ -6,6 +6,7 @@ import datetime as dt
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,10 @@ def test_an_older_version_whose_files_are_gone(source: Any, path: str) -> None:
     failure = source.high_watermarks({"orders": request})["orders"].failure
     assert failure is not None and failure.message.startswith("version 0 of ")
     assert failure.message.endswith("was deleted (VACUUM)") and failure.hint == "Choose a later version"
+    read = replace(request, since=VersionPosition(0, info.identity))
+    assert source.high_watermarks({"orders": read})["orders"].failure is None  # nothing is left to read
+    begun = replace(read, begun=Interval(None, read.since))
+    assert source.high_watermarks({"orders": begun})["orders"].failure is not None
 
 
 def test_a_version_from_before_a_column(source: Any, path: str) -> None:

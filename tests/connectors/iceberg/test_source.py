@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType
 
-from flowctl.connectors.source import PLACE_COLUMN, ReadRequest
+from flowctl.connectors.source import PLACE_COLUMN, HighWatermark, ReadRequest, Relation, WatermarkRequest
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval
+from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import ObjectName
 from tests.connectors.hostile import VALUES
 from tests.connectors.iceberg.foreign_tables import (
@@ -27,6 +30,7 @@ from tests.connectors.iceberg.source_reading import (
     changed,
     changes,
     changes_in_order,
+    expire,
     position,
     rows,
     watermark,
@@ -116,8 +120,43 @@ def test_one_version_stays_what_it_was(source: Any, orders: Table) -> None:
             assert describe(source, pinned).version == number
     with pytest.raises(TableError, match=r"version 7 of sales.orders has expired"):
         source.describe([table("orders@v7")])
-    with pytest.raises(TableError, match=r"sales.orders has no snapshot 7"):
-        source.describe([table("orders@s7")])
+    failure = watermark_of(source, table("orders@s7"), None).failure
+    assert failure is not None and failure.message == "sales.orders has no snapshot 7"
+
+
+@pytest.mark.parametrize("named", ["v1", "s"])
+def test_a_version_that_was_read_may_expire(source: Any, orders: Table, named: str) -> None:
+    """As `flowctl maintain` does to it: nothing is left to read."""
+    orders.append(rows((1, "a")))
+    snapshot = orders.refresh().metadata.current_snapshot_id
+    pinned = table(f"orders@{named}{snapshot if named == 's' else ''}")
+    recorded = watermark_of(source, pinned, None).position
+    assert isinstance(recorded, VersionPosition) and recorded.version == 1
+    orders.overwrite(rows((2, "b")))
+    expire(orders, snapshot)
+    found = watermark_of(source, pinned, recorded)
+    assert (found.position, found.failure, found.changes) == (recorded, None, None)
+    pending = Interval(None, recorded)
+    others = (None, replace(recorded, table="another"), VersionPosition(2, recorded.table, "7"))
+    for failed in (
+        watermark_of(source, pinned, recorded, pending),
+        *(watermark_of(source, pinned, to) for to in others),
+    ):
+        assert failed.failure is not None and failed.failure.hint.startswith("Choose one that has not expired")
+    with orders.update_schema() as update:
+        update.add_column("more", LongType())
+    with pytest.raises(TableError, match=r"has expired|has no snapshot"):  # which columns it had is not known
+        source.describe([pinned])
+
+
+def watermark_of(
+    source: Any, relation: Relation, since: VersionPosition | None, begun: Interval | None = None
+) -> HighWatermark:
+    info = describe(source, relation)
+    request = WatermarkRequest(relation, info, since=since, changes=ReadRequest(info.columns), begun=begun)
+    found = source.high_watermarks({"orders": request})["orders"]
+    assert isinstance(found, HighWatermark)
+    return found
 
 
 def test_tables_by_pattern(source: Any, catalog: SqlCatalog) -> None:

@@ -174,6 +174,18 @@ def test_a_table_without_snapshots_is_read_once_only(script: Script, source: Any
     assert refused is not None and "MyISAM" in refused.message and "ENGINE = InnoDB" in refused.hint
 
 
+def test_an_invalid_view_is_refused_in_the_servers_words(script: Script, source: Any) -> None:
+    script("CREATE TABLE gone (i INT); CREATE TABLE t (i INT)")
+    script("CREATE VIEW broken AS SELECT * FROM gone; CREATE VIEW valid AS SELECT * FROM t; DROP TABLE gone")
+    refused = source.refuse_read(describe(source, table("broken")), ReadHints(), reads_twice=False)
+    assert refused is not None and "broken is an invalid view: View '" in refused.message
+    assert "references invalid table(s)" in refused.message and refused.hint.startswith("Repair the view")
+    assert source.refuse_read(describe(source, table("valid")), ReadHints(), reads_twice=False) is None
+    with pytest.raises(TableError, match="references invalid") as met:  # it became invalid after the plan
+        captured_rows(source, table("broken"))
+    assert met.value.hint.startswith("Repair the view")
+
+
 def test_a_lost_connection_is_worth_another_try(script: Script, source: Any, mysql_database: str) -> None:
     script(numbers(200_000, "x" * 200))  # more than the sockets hold
     info = describe(source, table("t"))

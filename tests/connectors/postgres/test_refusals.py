@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import psycopg
 import pytest
@@ -20,7 +20,10 @@ from flowctl.model import types
 from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import ObjectName, same_identity
-from tests.connectors.reading import describe, opened, table
+from tests.connectors.reading import describe, opened, spark_rows, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 T = ObjectName(("public", "t"))
 PARTITIONED = (
@@ -297,6 +300,26 @@ def test_a_column_that_something_uses_changes_no_type_and_is_not_dropped(
         with pytest.raises(psycopg.Error) if action in refused else nullcontext(), database.transaction() as undone:
             database.execute(by_hand)
             raise psycopg.Rollback(undone)
+
+
+def test_the_next_step_is_named_that_the_manual_has(database: psycopg.Connection[Any], postgres_database: str) -> None:
+    database.execute("CREATE MATERIALIZED VIEW m AS SELECT 1 WITH NO DATA; CREATE VIEW v AS SELECT * FROM m")
+    database.execute("CREATE TABLE p (id int) PARTITION BY LIST (id)")
+    statements = {"SELECT * FROM v": "Run REFRESH MATERIALIZED VIEW", "INSERT INTO p VALUES (1)": "Add a partition"}
+    for statement, hint in statements.items():
+        with pytest.raises(TableError) as met, client({"url": postgres_database}).connect() as connection:
+            connection.execute(statement.encode())
+        assert met.value.hint.startswith(hint)
+
+
+@pytest.mark.engine
+def test_a_materialized_view_without_rows_is_named_by_the_engine_too(
+    database: psycopg.Connection[Any], postgres: Connector, spark: SparkSession
+) -> None:
+    database.execute("CREATE MATERIALIZED VIEW m AS SELECT 1 AS i WITH NO DATA")
+    with pytest.raises(TableError, match=r'materialized view "m" has not been populated') as met:
+        spark_rows(spark, postgres.source, table("m"))
+    assert met.value.hint.startswith("Run REFRESH MATERIALIZED VIEW")
 
 
 def test_a_column_that_came_into_use_after_the_plan_is_named_with_what_uses_it(

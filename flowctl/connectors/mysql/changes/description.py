@@ -146,7 +146,7 @@ def _table_problems(
             yield StreamProblem(
                 f"{object} is no table: only tables have changes", "Exclude it, or read its tables", object
             )
-        elif one.kind == "SYSTEM VERSIONED":
+        elif one.kind == catalog.VERSIONED:
             what = f"{object} is system-versioned: the log has its history among its rows"
             yield StreamProblem(what, "Exclude it, or read it with a cursor", object)
         elif one.engine != "InnoDB":
