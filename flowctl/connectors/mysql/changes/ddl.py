@@ -91,6 +91,8 @@ def _changes_of_tables(words: Sequence[_Word], database: str) -> Iterator[Meanin
             yield Meaning("emptied", ((_after_conditions(words, 2).raw, ""),))
         case "DROP" if is_table:
             yield Meaning("emptied", tuple(_names(words, 2, database)))
+        case "CREATE" if replaces and is_database:
+            yield Meaning("emptied", ((words[4].raw, ""),))
         case "CREATE" if replaces and is_table:
             yield Meaning("emptied", tuple(_names(words, 4, database))[:1])
         case "RENAME" if is_table:
