@@ -235,6 +235,8 @@ class Reader:
             self._commit(event)
 
     def _meanings(self, query: events.Query) -> list[Meaning]:
+        if self._gtid is not None and self._gtid.has_no_effect:
+            return []
         try:
             return meanings(query)
         except (ValueError, IndexError):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 
 from flowctl.changes.segment import Op
@@ -26,6 +27,7 @@ from tests.connectors.mysql.conftest import Script
 
 ONE, TWO = ObjectName(("one",)), ObjectName(("two",))
 ID = (Column("id", INT32),)
+DROP = "ALTER TABLE one DROP value"
 FILES = replace(STREAM, options={"position": "file"})
 
 
@@ -291,3 +293,13 @@ def test_the_end_of_a_column_is_at_its_place(begun: Captured, script: Script) ->
     )
     begun.capture()
     assert ops(begun) == [("INSERT", 1), ("ALTERED", None), ("INSERT", 2)]
+
+
+@pytest.mark.parametrize("begun", [STREAM], indirect=True)
+def test_an_alter_in_two_phases_counts_once_and_only_where_it_ends(begun: Captured, script: Script) -> None:
+    script("INSERT INTO one VALUES (1, 'a'), (2, 'a')")
+    for alter in ("ALTER TABLE one DROP value, ADD other int NOT NULL DEFAULT 0, ADD UNIQUE (other)", DROP):
+        with suppress(pymysql.err.IntegrityError):
+            script(f"SET binlog_alter_two_phase = ON; {alter}")
+    begun.capture()
+    assert ops(begun) == [("INSERT", 1), ("INSERT", 2), ("ALTERED", None)]
