@@ -40,6 +40,7 @@ class Kind(IntEnum):
     HEARTBEAT_2 = 41
     TAGGED_GTID = 42
     MARIADB_GTID = 162
+    GTID_LIST = 163
     START_ENCRYPTION = 164
     QUERY_COMPRESSED = 165
 
@@ -134,6 +135,14 @@ def mariadb_gtid(body: memoryview) -> Gtid:
         flags=flags,
         has_no_effect=bool(more & _NO_EFFECT),
     )
+
+
+def gtid_list(body: memoryview) -> dict[int, tuple[int, int]]:
+    """The last GTID of each domain before a file of MariaDB's, as in :data:`flowctl.model.binlog.GtidState`. The list
+    has one for each server, the last one last."""
+    count = _U32.unpack_from(body)[0] & 0x0FFFFFFF
+    found = struct.iter_unpack("<IIQ", body[4 : 4 + 16 * count])
+    return {domain: (server, number) for domain, server, number in found}
 
 
 def mysql_gtid(body: memoryview, *, is_anonymous: bool) -> Gtid:
