@@ -16,8 +16,9 @@ from flowctl.model.table_info import Column, ObjectName
 class Shape:
     """``identity`` is the table's, as in its description. ``columns`` are in the order of the captured rows.
     ``old_columns`` are those that are known of a row before its update or deletion: its replica identity, or all
-    columns. ``private`` has one text per column for the connector that captured them. ``ended``: the shape is that of
-    no row, but of a statement (`Op.ALTERED`) after which no column has these names, or another one.
+    columns. ``private`` has one text per column for the connector that captured them, and one for each value that lies
+    behind them and is no column's. ``ended``: the shape is that of no row, but of a statement (`Op.ALTERED`) after
+    which no column has these names, or another one.
     """
 
     object: ObjectName

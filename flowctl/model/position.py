@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from flowctl.model import binlog, codec, types, value
@@ -114,9 +114,12 @@ class LsnPosition:
 
 @dataclass(frozen=True)
 class BinlogPosition:
-    """A place in the binary log of MySQL or MariaDB, as :mod:`flowctl.model.binlog` describes it."""
+    """A place in the binary log of MySQL or MariaDB, as :mod:`flowctl.model.binlog` describes it. ``log`` identifies
+    the file in which it was reached, because after `RESET MASTER` the same place means something else; empty if it is
+    unknown."""
 
     place: str
+    log: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return self.place
@@ -231,8 +234,8 @@ def to_json(position: Position) -> dict[str, Any]:
             return {"kind": "upstream", "sequences": dict(sequences)}
         case LsnPosition():
             return {"kind": "lsn", "lsn": str(position)}
-        case BinlogPosition(place):
-            return {"kind": "binlog", "at": place}
+        case BinlogPosition(place, log):
+            return {"kind": "binlog", "at": place, **({"log": log} if log else {})}
         case LandedPosition(batch, at, since):
             return {"kind": "landed", "batch": batch, "at": at, "since": since}
         case OffsetsPosition(offsets, truncated):
@@ -260,7 +263,7 @@ def from_json(document: Mapping[str, Any]) -> Position:
         case "lsn":
             return lsn_from_text(document["lsn"])
         case "binlog":
-            return place_from_text(document["at"])
+            return replace(place_from_text(document["at"]), log=document.get("log", ""))
         case "landed":
             return LandedPosition(document["batch"], document["at"], document["since"])
         case "offsets":

@@ -14,12 +14,14 @@ from flowctl.changes.shape import Shape
 from flowctl.connectors.mysql.changes import events
 from flowctl.connectors.mysql.changes.ddl import Meaning, meanings
 from flowctl.connectors.mysql.changes.events import PREPARED, ROWS, STANDALONE, Event, Gtid, Kind, TableMap
+from flowctl.connectors.mysql.changes.identity import OpenedFile, verdict
 from flowctl.connectors.mysql.changes.places import Progress
 from flowctl.connectors.mysql.changes.protocol import LogReader
 from flowctl.connectors.mysql.changes.rows import RowSplitter
 from flowctl.connectors.mysql.changes.shapes import ended
 from flowctl.connectors.mysql.changes.wire import Wire
 from flowctl.errors import StoppedByPolicy
+from flowctl.model import binlog
 from flowctl.model.position import BinlogPosition
 from flowctl.model.table_info import ObjectName
 
@@ -81,6 +83,8 @@ class Reader:
     is_mariadb: bool
     idle: float = IDLE_SECONDS
     _file: str = ""
+    _opened: OpenedFile | None = None
+    _is_identified: bool = False
     _maps: dict[int, tuple[int, RowSplitter] | None] = field(default_factory=dict)
     _known: dict[tuple[int, bytes], tuple[int, RowSplitter]] = field(default_factory=dict)
     _numbers: dict[ObjectName, int] = field(default_factory=dict)
@@ -131,7 +135,7 @@ class Reader:
             self._foreign, self._moved_at, self._is_rotated = 0, time.monotonic(), False
 
     def _position(self) -> BinlogPosition:
-        return BinlogPosition(self.progress.place)
+        return self.progress.position
 
     def _take(self, event: Event) -> None:
         kind = event.kind
@@ -155,15 +159,38 @@ class Reader:
             self._commit(event)
         elif kind == Kind.ROTATE:
             file, offset = events.rotation(event.body)
+            if self._is_identified and file != self._file:
+                self.progress.log = ""  # until the file is open
             self._is_rotated = self._is_rotated or bool(self._file and file != self._file)
             self._file = file
             self._maps.clear()
             self.progress.moved(file, offset)
             return
+        elif kind == Kind.FORMAT:
+            self._opened = OpenedFile.of(event, self._file)
+            self._identify(None)
+        elif kind == Kind.GTID_LIST and not self._is_identified:
+            self._identify(events.gtid_list(event.body))
         elif kind in _REFUSED:
             self._refuse(*_REFUSED[Kind(kind)])
         if self._gtid is None and event.end and self._file:
             self.progress.moved(self._file, event.end)
+
+    def _identify(self, before: binlog.GtidState | None) -> None:
+        """What follows is behind the position only if the log is the one in which it was reached."""
+        here, known, place = self._opened, self.progress.log, self.progress.place
+        assert here is not None
+        if known and not self._is_identified:
+            then = OpenedFile.from_text(known)
+            found = verdict(then, here, place, before, is_mariadb=self.is_mariadb)
+            if found == "another":
+                raise self.log.lost(
+                    f"{place} was in {then.described}, and is now in {here.described}: the log was reset (RESET MASTER)"
+                    ", or is another one"
+                )
+            if found == "unclear":
+                return
+        self.progress.log, self._is_identified = str(here), True
 
     def _begin(self, event: Event, gtid: Gtid, *, has_begun: bool) -> None:
         self._gtid, self._server, self._has_begun, self._is_sent = gtid, event.server, has_begun, False
@@ -235,6 +262,8 @@ class Reader:
             self._commit(event)
 
     def _meanings(self, query: events.Query) -> list[Meaning]:
+        if self._gtid is not None and self._gtid.has_no_effect:
+            return []
         try:
             return meanings(query)
         except (ValueError, IndexError):

@@ -81,22 +81,24 @@ def meanings(query: Query) -> list[Meaning]:
 
 def _changes_of_tables(words: Sequence[_Word], database: str) -> Iterator[Meaning]:
     texts = ["" if word.is_quoted else word.text for word in words]
-    is_table = "TABLE" in texts[:4] or "TABLES" in texts[:3]
+    replaces = texts[:3] == ["CREATE", "OR", "REPLACE"]
+    kind = texts[3 if replaces else 1 : 4 if replaces else 2]  # not TEMPORARY: nothing of the source is changed then
+    is_table, is_database = kind in (["TABLE"], ["TABLES"]), kind in (["DATABASE"], ["SCHEMA"])
     match texts[0]:
-        case _ if "TEMPORARY" in texts[1:5]:
-            return
         case "TRUNCATE":
-            yield Meaning("emptied", tuple(_names(words, 2 if is_table else 1, database)))
-        case "DROP" if texts[1:2] in (["DATABASE"], ["SCHEMA"]):
+            yield Meaning("emptied", tuple(_names(words, 2 if kind == ["TABLE"] else 1, database)))
+        case "DROP" if is_database:
             yield Meaning("emptied", ((_after_conditions(words, 2).raw, ""),))
         case "DROP" if is_table:
             yield Meaning("emptied", tuple(_names(words, 2, database)))
-        case "CREATE" if is_table and "REPLACE" in texts[1:3]:
-            yield Meaning("emptied", tuple(_names(words, texts.index("TABLE") + 1, database))[:1])
+        case "CREATE" if replaces and is_database:
+            yield Meaning("emptied", ((words[4].raw, ""),))
+        case "CREATE" if replaces and is_table:
+            yield Meaning("emptied", tuple(_names(words, 4, database))[:1])
         case "RENAME" if is_table:
             names = _renamed(words, database)
             yield Meaning("replaced", tuple(names))
-        case "ALTER" if is_table:
+        case "ALTER" if "TABLE" in texts[1:4]:  # behind ONLINE and IGNORE; it is no name without quotes
             at = texts.index("TABLE") + 1
             table = tuple(_names(words, at, database))[:1]
             if "IGNORE" in texts[1:at] or _ALTERS_ROWS & {*itertools.pairwise(texts)}:

@@ -26,14 +26,16 @@ _SETTINGS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("binlog_transaction_compression", ("OFF",), "OFF"),
     ("binlog_row_value_options", ("",), "''"),
 )
-_KEEPS = ("binlog_expire_logs_seconds", "expire_logs_days", "log_bin", "log_slave_updates", "server_id")
+_KEEPS = ("binlog_expire_logs_seconds", "expire_logs_days", "log_bin", "server_id", "wsrep_on")
+#: Whether a server logs what it applies of others. It has one of the two names, or both.
+_LOGS_REPLICATED = ("log_slave_updates", "log_replica_updates")
 _REPLICATES = ("REPLICATION SLAVE", "ALL PRIVILEGES", "SUPER")
 #: Seconds of log that a stream should be able to miss.
 _SHORT_KEEP = 24 * 3600
 
 
 def describe(connection: MysqlConnection, stream: StreamSpec, objects: Sequence[ObjectName]) -> StreamInfo:
-    found = server.variables(connection, [*(name for name, _, _ in _SETTINGS), *_KEEPS])
+    found = server.variables(connection, [*(name for name, _, _ in _SETTINGS), *_KEEPS, *_LOGS_REPLICATED])
     tables = catalog.describe(connection, objects)
     problems = list(_server_problems(connection, found, stream))
     info = StreamInfo(
@@ -74,6 +76,8 @@ def _server_problems(
     if "binlog_row_metadata" not in found:
         what = f"{connection.facts.name} does not log the names of columns (binlog_row_metadata)"
         yield StreamProblem(what, "Update the server: MariaDB 10.5 or MySQL 8.0.1 does")
+    if not any(found.get(name) == "ON" for name in _LOGS_REPLICATED):
+        yield from _problems_of_replicas(connection, found)
     if not _may_replicate(connection):
         yield StreamProblem(f"{user} may not replicate", f"GRANT REPLICATION SLAVE ON *.* TO {_account(user)}")
     try:
@@ -89,6 +93,22 @@ def _server_problems(
     if replica := _replicas(connection).get(own):
         what = f"server_id {own} is that of a replica ({replica}): the server would end one of the two"
         yield StreamProblem(what, "Choose another `server_id` for the stream")
+
+
+def _problems_of_replicas(connection: MysqlConnection, found: Mapping[str, str]) -> Iterator[StreamProblem]:
+    """Of a server that does not log what it applies of others. One that was promoted is no replica any more."""
+    repair = "Set log_slave_updates = ON in my.cnf, then restart the server"
+    if found.get("wsrep_on") == "ON":
+        what = "the server is a node of a Galera cluster and does not log what other nodes write"
+        yield StreamProblem(f"{what} (log_slave_updates is OFF)", repair)
+        return
+    is_replica, user = server.is_replica(connection), connection.facts.user
+    if is_replica:
+        what = "the server is a replica and does not log what it replicates (log_slave_updates is OFF)"
+        yield StreamProblem(what, f"{repair}, or read its primary")
+    elif is_replica is None:
+        what = f"log_slave_updates is OFF, the server has replicated, and {user} may not see whether it still does"
+        yield StreamProblem(what, f"GRANT REPLICA MONITOR ON *.* TO {_account(user)}, or set log_slave_updates = ON")
 
 
 def _may_replicate(connection: MysqlConnection) -> bool:

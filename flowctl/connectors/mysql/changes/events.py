@@ -19,6 +19,9 @@ _U16, _U32, _U64 = struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<Q")
 
 #: Of MariaDB's GTID events: the transaction is one statement without an end of its own; it is prepared.
 STANDALONE, PREPARED = 1, 64
+_GROUP_COMMIT, _HAS_XID = 2, 64 | 128
+#: Of MariaDB's `binlog_alter_two_phase`: an ALTER begins, or is rolled back. Its end that counts has another one.
+_NO_EFFECT = 2 | 8
 
 
 class Kind(IntEnum):
@@ -37,6 +40,7 @@ class Kind(IntEnum):
     HEARTBEAT_2 = 41
     TAGGED_GTID = 42
     MARIADB_GTID = 162
+    GTID_LIST = 163
     START_ENCRYPTION = 164
     QUERY_COMPRESSED = 165
 
@@ -65,13 +69,15 @@ class Event:
 @dataclass(frozen=True)
 class Gtid:
     """``domain`` is MariaDB's, ``source`` a MySQL server's UUID; neither for a transaction without a GTID. ``at`` in
-    microseconds since 1970: 0 if the event does not tell."""
+    microseconds since 1970: 0 if the event does not tell. ``has_no_effect``: what its statement says does not happen
+    here."""
 
     number: int
     domain: int | None = None
     source: str = ""
     flags: int = 0
     at: int = 0
+    has_no_effect: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,24 @@ def rotation(body: memoryview) -> tuple[str, int]:
 
 
 def mariadb_gtid(body: memoryview) -> Gtid:
-    return Gtid(_U64.unpack_from(body)[0], _U32.unpack_from(body, 8)[0], flags=body[12])
+    flags, at = body[12], 13
+    at += 8 if flags & _GROUP_COMMIT else 0
+    at += 6 + body[at + 4] + body[at + 5] if flags & _HAS_XID else 0
+    more = body[at] if at < len(body) else 0
+    return Gtid(
+        _U64.unpack_from(body)[0],
+        _U32.unpack_from(body, 8)[0],
+        flags=flags,
+        has_no_effect=bool(more & _NO_EFFECT),
+    )
+
+
+def gtid_list(body: memoryview) -> dict[int, tuple[int, int]]:
+    """The last GTID of each domain before a file of MariaDB's, as in :data:`flowctl.model.binlog.GtidState`. The list
+    has one for each server, the last one last."""
+    count = _U32.unpack_from(body)[0] & 0x0FFFFFFF
+    found = struct.iter_unpack("<IIQ", body[4 : 4 + 16 * count])
+    return {domain: (server, number) for domain, server, number in found}
 
 
 def mysql_gtid(body: memoryview, *, is_anonymous: bool) -> Gtid:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from flowctl.connectors.mysql.changes.events import Gtid
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import binlog
+from flowctl.model.position import BinlogPosition
 
 _LONGEST = (1 << 32) - 1
 _SECOND = 1_000_000
@@ -16,9 +17,15 @@ _STEP = 4295
 
 
 class Progress(ABC):
-    """``order`` is that of :attr:`place`."""
+    """``order`` is that of :attr:`place`. ``log`` identifies the file in which it was reached, as in
+    :class:`BinlogPosition`."""
 
     order: int = 0
+    log: str = ""
+
+    @property
+    def position(self) -> BinlogPosition:
+        return BinlogPosition(self.place, self.log)
 
     @property
     @abstractmethod
@@ -122,7 +129,13 @@ class MysqlProgress(Progress):
         self.order += 1
 
 
-def progress(after: str, *, is_mariadb: bool) -> Progress:
+def progress(after: str, *, is_mariadb: bool, log: str = "") -> Progress:
+    found = _progress(after, is_mariadb=is_mariadb)
+    found.log = log
+    return found
+
+
+def _progress(after: str, *, is_mariadb: bool) -> Progress:
     if place := binlog.file_of(after):
         return FileProgress(*place)
     return MariadbProgress(binlog.state_from_text(after)) if is_mariadb else MysqlProgress(binlog.set_from_text(after))

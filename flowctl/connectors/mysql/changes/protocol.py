@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from flowctl.connectors.mysql.changes.events import Event, Kind, event_of, says_checksums
+from flowctl.connectors.mysql.changes.events import Event, Kind, event_of, rotation, says_checksums
+from flowctl.connectors.mysql.changes.identity import OpenedFile
 from flowctl.connectors.mysql.client import Client, MysqlConnection
 from flowctl.connectors.mysql.errors import code_of
 from flowctl.errors import StoppedByPolicy, TransientError
@@ -57,10 +58,23 @@ class LogReader:
                 f"something else reads the log as server_id {self.server_id}",
                 hint="End it, or choose another `server_id` for the stream: it starts again",
             )
+        return self.lost(why)
+
+    def lost(self, why: str) -> StoppedByPolicy:
         return StoppedByPolicy(
             f"the position of stream {self.stream} is lost: {why}",
             hint=f"Run `flowctl state resnapshot SPEC {self.stream}`: it reads the tables again",
         )
+
+    def opened(self) -> OpenedFile:
+        """The file with which the server begins. Nothing else is read from here then."""
+        name = ""
+        for event in self.events():
+            if event.kind == Kind.ROTATE:
+                name, _ = rotation(event.body)
+            elif event.kind == Kind.FORMAT:
+                return OpenedFile.of(event, name)
+        raise AssertionError("the log has no end")
 
 
 @contextmanager

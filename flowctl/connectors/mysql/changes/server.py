@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowctl.connectors.mysql.client import MARKER, MysqlConnection
+from flowctl.connectors.mysql.errors import RIGHTS, code_of
 from flowctl.model import binlog
 
 #: The file begins with its header behind this offset.
@@ -43,6 +44,25 @@ def status(connection: MysqlConnection) -> Mapping[str, Any]:
 
 def replicas_query(connection: MysqlConnection) -> str:
     return "SHOW REPLICAS" if _is_mysql(connection, _NEW_REPLICAS) else "SHOW SLAVE HOSTS"
+
+
+def is_replica(connection: MysqlConnection) -> bool | None:
+    """Whether it replicates another server, running or stopped. None if it has, on MariaDB, and the user may not see
+    more; a right that MySQL needs for this is one that every stream needs there."""
+    if connection.facts.is_mariadb:
+        query = "SHOW ALL SLAVES STATUS"
+    else:
+        query = "SHOW REPLICA STATUS" if _is_mysql(connection, _NEW_REPLICAS) else "SHOW SLAVE STATUS"
+    try:
+        return bool(connection.fetch(query))
+    except Exception as error:
+        if code_of(error) not in RIGHTS:
+            raise
+    if not connection.facts.is_mariadb:
+        return False
+    ((_, running),) = connection.fetch("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
+    ((gtids,),) = connection.fetch("SELECT @@global.gtid_slave_pos")
+    return True if int(running) else None if gtids else False
 
 
 def _is_mysql(connection: MysqlConnection, since: tuple[int, int, int]) -> bool:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from flowctl.changes.shape import Shape
 from flowctl.connectors.mysql import catalog
-from flowctl.connectors.mysql.changes.events import TableMap
+from flowctl.connectors.mysql.changes.events import TableMap, WireColumn
 from flowctl.connectors.mysql.changes.wire import wire_of
 from flowctl.connectors.mysql.client import MysqlConnection
 from flowctl.model import types
-from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.table_info import Column, ObjectName, TableInfo
 
 _BYTES = "binary"
+_BIGINT = 8
+#: MariaDB's own columns, one for each unique key over long values: behind all others, and in no catalog. It gives a
+#: number that no other column of the table has.
+_HASH = re.compile(r"DB_ROW_HASH_\d+")
 
 
 def shape_of(connection: MysqlConnection, found: TableMap, object: ObjectName, charsets: Mapping[int, str]) -> Shape:
     """The log has each column's form as of the change, and the catalog its type as of now: a type that has the same
     form is the column's, also where the log does not tell (TINYINT(1), JSON). Otherwise it was altered since, and the
-    form is all that is known."""
+    form is all that is known. Columns that are the server's own have their bytes in the rows, and no name."""
     info = catalog.describe(connection, [object])[object]
     identity = info.identity if info else f"{catalog.system_of(connection, found.database)}/{found.name}"
     columns, wires = [], []
@@ -29,8 +34,16 @@ def shape_of(connection: MysqlConnection, found: TableMap, object: ObjectName, c
         native = now.native if wire.is_of(now.native) else wire.native
         columns.append(catalog.column_of(one.name, native, is_nullable=now.nullable))
         wires.append(wire.to_text())
+    while connection.facts.is_mariadb and columns and _is_hash(found.columns[len(columns) - 1], info):
+        columns.pop()
     names = tuple(column.name for column in columns)
     return Shape(object, identity, tuple(columns), old_columns=names, private=tuple(wires))
+
+
+def _is_hash(column: WireColumn, info: TableInfo | None) -> bool:
+    """A user's column that has such a name is in the catalog, unless it was dropped since."""
+    is_own = info is not None and info.column(column.name) is not None
+    return _HASH.fullmatch(column.name) is not None and column.type == _BIGINT and column.is_unsigned and not is_own
 
 
 def charsets(connection: MysqlConnection) -> dict[int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flowctl.changes.capture import CaptureSink
 from flowctl.changes.shape import Shape
@@ -59,7 +59,12 @@ class MysqlStreams(StreamSource):
         reach: Callable[[], None] | None = None,
     ) -> Iterator[MysqlMoment]:
         with moment.take(self.client, objects, wants_files=wants_files(stream)) as taken:
-            yield taken
+            if not creates_reader:  # the server would end the stream's own, which reads the log now
+                yield taken
+                return
+            with reading(self.client, stream.name, server_id_of(stream), taken.at.place) as log:
+                at = replace(taken.at, log=str(log.opened()))
+            yield replace(taken, at=at)
 
     def reach_standbys(self) -> None:
         """The spec's checks have refused standbys."""
@@ -91,7 +96,7 @@ class MysqlStreams(StreamSource):
             with self.client.connect() as connection:
                 return now_of(connection, object)
 
-        reached = progress(after.place, is_mariadb=facts.is_mariadb)
+        reached = progress(after.place, is_mariadb=facts.is_mariadb, log=after.log)
         while not stopping.is_set():
             with reading(self.client, stream.name, server_id_of(stream), reached.place) as log:
                 reader = Reader(

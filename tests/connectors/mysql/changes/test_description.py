@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +65,33 @@ def test_missing_rights_are_named(mysql_database: str, script: Script, tmp_path:
         script("DROP USER reader@127.0.0.1")
 
 
+@pytest.fixture
+def reader(mysql_database: str, script: Script) -> Iterator[str]:
+    """The URL of a user with the documented rights only."""
+    script("CREATE USER reader@127.0.0.1 IDENTIFIED BY 'r-secret'")
+    script("GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO reader@127.0.0.1")
+    yield mysql_database.replace("etl:my-etl-secret", "reader:r-secret")
+    script("DROP USER reader@127.0.0.1")
+
+
+def test_a_replica_that_does_not_log_what_it_replicates(
+    reader: str, mysql_database: str, script: Script, tmp_path: Path
+) -> None:
+    assert problems(reader, tmp_path) == []
+    script("SET GLOBAL gtid_slave_pos = '9-9-9'; CHANGE MASTER 'up' TO MASTER_HOST = '127.0.0.1'")
+    try:
+        ((what, repair),) = problems(mysql_database, tmp_path)  # stopped: it may go on at any time
+        assert what.startswith("the server is a replica") and repair.startswith("Set log_slave_updates = ON")
+        script("RESET SLAVE 'up' ALL")
+        assert problems(mysql_database, tmp_path) == []  # promoted
+        ((what, repair),) = problems(reader, tmp_path)
+        assert "may not see whether it still does" in what
+        script(repair.partition(",")[0])
+        assert problems(reader, tmp_path) == []
+    finally:
+        script("SET GLOBAL gtid_slave_pos = ''")
+
+
 @pytest.mark.parametrize(
     ("statements", "what", "repair"),
     [
@@ -98,6 +126,11 @@ def test_a_server_that_logs_nothing_or_not_this_database(tmp_path: Path) -> None
     with mariadb.created() as made:
         with made.started({"skip-log-bin": "1"}) as url:
             assert problems(url, tmp_path)[0][0] == "the server writes no binary log"
+        with made.started({"wsrep-on": "ON"}) as url:
+            ((found, _),) = problems(url, tmp_path)
+            assert found.startswith("the server is a node of a Galera cluster")
+        with made.started({"wsrep-on": "ON", "log-slave-updates": "ON"}) as url:
+            assert problems(url, tmp_path) == []
         with made.started({"binlog-do-db": "other", "binlog-expire-logs-seconds": "3600"}) as url:
             made.administer("CREATE TABLE flowctl.one (id int PRIMARY KEY)")
             ((found, _),) = problems(url, tmp_path, ONE)

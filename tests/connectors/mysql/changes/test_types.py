@@ -135,3 +135,34 @@ def test_what_has_no_exact_value_is_refused_by_name(
     with pytest.raises(TableError, match=f"value.*{why}"):
         captured.changes(info.columns, ["number"], EVERY)
     assert captured.changes(info.columns[:1], ["number"], EVERY).rows["number"].to_pylist() == [1]
+
+
+def test_columns_of_the_server_s_own_are_left_out(mysql_database: str, script: Script, tmp_path: Path) -> None:
+    """MariaDB has one for each unique key over long values. A user's column may have such a name."""
+    script(
+        "CREATE TABLE every (number int PRIMARY KEY, code text UNIQUE, path varchar(5000), UNIQUE (path, code),"
+        " DB_ROW_HASH_1 bigint unsigned)"
+    )
+    captured = Captured(mysql_database, tmp_path, [EVERY])
+    with captured.begin():
+        pass
+    script("INSERT INTO every VALUES (1, 'a', 'p', 7), (2, NULL, 'q', NULL); UPDATE every SET path = 'r'")
+    script("ALTER TABLE every ADD more int; INSERT INTO every VALUES (3, 'c', 'r', 8, 9)")
+    captured.capture()
+    info = captured.source.describe_stream(captured.stream, [EVERY]).tables[EVERY]
+    assert info is not None
+    rows = captured.changes(info.columns, ["number"], EVERY).rows.to_pylist()
+    assert [[row[column.name] for column in info.columns] for row in rows] == [
+        [1, "a", "p", 7, None], [2, None, "q", None, None], [1, "a", "r", 7, None], [2, None, "r", None, None],
+        [3, "c", "r", 8, 9],
+    ]  # fmt: skip
+    shapes = [captured.log.shape(digest) for digest in _digests(captured)]
+    assert [[column.name for column in shape.columns] for shape in shapes] == [
+        ["number", "code", "path", "DB_ROW_HASH_1"],
+        ["number", "code", "path", "DB_ROW_HASH_1", "more"],
+    ]
+
+
+def _digests(captured: Captured) -> list[str]:
+    batches = captured.log.between(0, captured.log.numbers()[-1])
+    return [digest for batch in batches if (one := batch.table(EVERY)) for digest in one.shapes.values()]
