@@ -243,9 +243,7 @@ class Conversion:
 
         if found := self._why_at_once(message):
             return found
-        for column in self.columns:
-            if column.name not in PARTS:
-                continue
+        for column in self._parts:
             try:
                 _array([message], column)
             except (pa.ArrowInvalid, Refused):
@@ -269,7 +267,13 @@ class Conversion:
     @cached_property
     def _texts(self) -> Sequence[Column]:
         """The columns that are a message's key or value as text."""
-        return [column for column in self.columns if column.name in ("_key", "value") and column.type == types.STRING]
+        return [column for column in self._parts if column.name in ("_key", "value") and column.type == types.STRING]
+
+    @cached_property
+    def _parts(self) -> Sequence[Column]:
+        """The columns that are parts of messages. A field may have the name of one."""
+        fields = {column.name for column in (*self.payload.declared, *self.payload.of_key)}
+        return [column for column in self.columns if column.name in PARTS and column.name not in fields]
 
 
 def _is_utf8(value: bytes) -> bool:

@@ -99,6 +99,22 @@ def test_a_field_that_is_not_read_may_be_anything_whatever_lies_beside_it() -> N
         assert len(rejected.rows()) == len(beside)
 
 
+@pytest.mark.parametrize("name", ["value", "_value", "_topic"])
+@pytest.mark.parametrize("kind", [types.STRING, types.TIMESTAMP])
+def test_a_field_with_the_name_of_a_part_of_messages(name: str, kind: types.DataType) -> None:
+    """The message itself is no text, and no field of it."""
+    column, time = Column(name, kind), '"2026-11-25T10:00:00Z"'
+    good, bad = (message(0, f'{{"{name}": {time}}}'.encode()), message(1, f'{{"{name}": {time}, "id": "x"}}'.encode()))
+    latin = message(2, b'{"id": "\xff"}')
+    rows, rejected = Rows(), Rows()
+    assert Conversion("t", Payload((column, ID)), (column, ID)).deliver([good, bad, latin], rows, rejected) == 1
+    assert [one["_flowctl_error"] for one in rejected.rows()] == ["wrong_type", "not_json"]
+    keyed, rejected = Payload((ID,), of_key=(column,)), Rows()
+    messages = [message(0, b'{"id": 1}', good.value()), message(1, b'{"id": "x"}', good.value())]
+    assert Conversion("t", keyed, (column, ID)).deliver(messages, rows, rejected) == 1
+    assert [one["_flowctl_reason"] for one in rejected.rows()] == ["id is not exactly bigint"]
+
+
 @pytest.mark.parametrize("value", [b'{"op": "c", "after": {"x": 1}}', b'{"op": "d", "before": {"id": null}}'])
 def test_a_change_of_a_row_without_its_key(value: bytes) -> None:
     rows, rejected = Rows(), Rows()
