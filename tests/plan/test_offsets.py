@@ -12,6 +12,7 @@ from flowctl.model.position import OffsetsPosition
 from flowctl.model.step import Progress, progress_after
 from flowctl.plan.document import action_of
 from flowctl.resolve.resolve import PlanOptions
+from flowctl.run.commits import commits
 from flowctl.spec.spec import DeadLetters, TargetRef, TopicSource
 from flowctl.state.letters import Replay
 from tests.plan.worlds import committed, high, intent, observed, recorded, step, steps, table, target
@@ -66,8 +67,32 @@ def test_what_an_open_transaction_holds_back_is_noted():
 
 
 def test_a_new_partition_is_read_from_its_beginning():
+    made = planned(at(100), at(100, 7))
+    assert made.interval == Interval(at(100, 0), at(100, 7))
+    assert planned(at(100), at(100, 0)).reason == "no new messages"
+
+
+def test_messages_of_a_new_partition_that_expired_before_it_was_read():
     made = planned(at(100), at(100, 7), oldest=(0, 2))
-    assert made.interval == Interval(at(100, 2), at(100, 7))
+    assert (action_of(made), made.reason) == ("stop", "2 messages expired before they were read: 2 of partition 1")
+    assert """--position '{"kind": "offsets", "offsets": {"0": 100, "1": 2}}'""" in made.hint
+
+
+def test_a_merge_reads_new_partitions_after_the_others():
+    """A new partition's offsets begin again, and what moved there is newer."""
+    spec = replace(SPEC, mode="merge", key=("id",), format={"envelope": "debezium"})
+    made = planned(at(100), at(120, 7), spec=spec)
+    assert (made.commits, made.rows.value, progress_after(made)) == (2, 27, Progress(5, at(120, 7)))
+    assert [one.interval for one in commits(made)] == [
+        Interval(at(100), at(120)),
+        Interval(at(120), at(120, 7)),
+    ]
+    assert made.notes == ("partition 1 was added: it is read after the others, in a commit of its own",)
+    assert planned(at(120), at(120, 7), spec=spec).commits == 1
+    assert planned(at(100), at(120, 7), spec=replace(spec, format={**spec.format, "source_order": True})).commits == 1
+    begun = intent(spec, Interval(at(120), at(120, 7)))
+    made = planned(at(120), at(120, 7), oldest=(0, 2), spec=spec, intent=begun, highest=4)
+    assert action_of(made) == "stop"
 
 
 def test_expired_messages_stop_the_table_with_their_number():
@@ -216,6 +241,6 @@ def test_a_start_below_what_is_left_of_a_topic():
 
 
 def test_the_place_of_a_truncate_goes_with_the_recorded_offsets():
-    made = planned(replace(at(100), truncated="007"), at(120, 98), oldest=(0, 2))
-    assert made.interval == Interval(replace(at(100, 2), truncated="007"), at(120, 98))
+    made = planned(replace(at(100), truncated="007"), at(120, 98))
+    assert made.interval == Interval(replace(at(100, 0), truncated="007"), at(120, 98))
     assert planned(replace(at(120), truncated="007"), at(120)).reason == "no new messages"
