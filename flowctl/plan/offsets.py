@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterator, Mapping
 
@@ -20,6 +21,8 @@ def offsets_interval(table: TableSpec, watermark: HighWatermark, recorded: Posit
     upper, start = watermark.position, watermark.start
     if not isinstance(upper, OffsetsPosition) or not isinstance(start, OffsetsPosition):
         return Stop("the topic was deleted while the plan was made", "Plan again", "from")
+    if recorded is None and (later := _later_start(table, watermark)):
+        return Idle(f"begins at {later}")  # the ends of today would let in what comes until then
     notes = tuple(_held_back(watermark))
     if recorded is None and isinstance(table.source, TopicSource) and isinstance(table.source.start, OffsetsPosition):
         given = table.source.start
@@ -117,6 +120,14 @@ def _position(offsets: Mapping[int, int]) -> str:
 def _start_of(table: TableSpec) -> str:
     start = table.source.start if isinstance(table.source, TopicSource) else "earliest"
     return start if isinstance(start, str) else "`start`"
+
+
+def _later_start(table: TableSpec, watermark: HighWatermark) -> str:
+    """The time at which a first run begins, if that has not come yet."""
+    start = table.source.start if isinstance(table.source, TopicSource) else ""
+    if watermark.clock is None or not isinstance(start, str) or start in ("", "earliest", "latest"):
+        return ""
+    return start if dt.datetime.fromisoformat(start) > watermark.clock else ""
 
 
 def _messages(count: int) -> str:

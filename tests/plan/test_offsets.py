@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from flowctl.resolve.resolve import PlanOptions
 from flowctl.run.commits import commits
 from flowctl.spec.spec import DeadLetters, TargetRef, TopicSource
 from flowctl.state.letters import Replay
-from tests.plan.worlds import committed, high, intent, observed, recorded, step, steps, table, target
+from tests.plan.worlds import NOW, committed, high, intent, observed, recorded, step, steps, table, target
 
 SPEC = table(mode="append", source=TopicSource("bus", ("clicks",)), cursor=None, key=())
 REPLAY = Replay(2, f"{SPEC.target}__dead_letters")
@@ -37,6 +38,17 @@ def test_a_first_run_begins_where_the_spec_says():
     made = planned(None, at(120, 98), start=at(100, 98))
     assert (action_of(made), made.interval) == ("create", Interval(at(100, 98), at(120, 98)))
     assert (made.reason, made.rows.value) == ("first run, at most 20 messages from earliest", 20)
+
+
+def test_a_first_run_at_a_time_waits_for_it():
+    """Until then, there would come what is older than the time."""
+    for seconds, found in ((1, ("none", "begins at {}")), (0, ("create", "first run, no messages from {}"))):
+        start = (NOW + dt.timedelta(seconds=seconds)).isoformat()
+        spec = replace(SPEC, source=replace(SPEC.source, start=start))
+        made = planned(None, at(120), start=at(120), spec=spec)
+        assert (action_of(made), made.reason) == (found[0], found[1].format(start))
+    later = replace(SPEC, source=replace(SPEC.source, start="2100-01-01T00:00:00Z"))
+    assert action_of(planned(at(100), at(120), spec=later)) == "change"
 
 
 def test_a_first_run_at_the_end_records_where_that_is():

@@ -67,6 +67,7 @@ class KafkaSource(LandedSource):
                 rows=RowEstimate(ends[name].messages_since(oldest[name]), "stats") if name in ends else RowEstimate(),
                 start=known[_start(requests[id])].get(name),
                 oldest=oldest.get(name),
+                clock=dt.datetime.now(dt.UTC),
                 uncommitted=last[name].messages_since(ends[name]) if name in ends else 0,
             )
             for id, name in names.items()
