@@ -33,11 +33,18 @@ def plain(lines: Iterable[Line]) -> str:
 
 
 def paragraph(text: str, width: int, indent: int = 0) -> list[str]:
-    """Lines of at most ``width`` columns; all but the first are indented. Commands in backticks stay whole where they
-    fit; only a word longer than a line is broken."""
+    """Lines of at most ``width`` columns; all but the first are indented. A word longer than a line is broken, but a
+    command in backticks stays whole, on a line of its own: pasted, it has to work."""
     kept = _COMMAND.sub(lambda found: found[0].replace(" ", NO_BREAK), text)
-    broken = textwrap.wrap(kept, width, subsequent_indent=" " * indent, break_on_hyphens=False)
+    broken = _Wrapper(width, subsequent_indent=" " * indent, break_on_hyphens=False).wrap(kept)
     return [line.replace(NO_BREAK, " ") for line in broken]
+
+
+class _Wrapper(textwrap.TextWrapper):
+    def _handle_long_word(self, reversed_chunks: list[str], cur_line: list[str], cur_len: int, width: int) -> None:
+        word = reversed_chunks[-1]
+        self.break_long_words = not ("`" in word and NO_BREAK in word)
+        super()._handle_long_word(reversed_chunks, cur_line, cur_len, width)
 
 
 def cut(text: str, width: int) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 from flowctl.connectors.written_fields import Field, record
 from flowctl.errors import TableError
 from flowctl.model import types
-from flowctl.model.types import Decimal
+from flowctl.model.types import Decimal, Struct
 
 _EXACT = decimal.Context(prec=1000, traps=[decimal.Inexact, decimal.InvalidOperation])
 _PRIMITIVES = {
@@ -67,8 +67,9 @@ class AvroSchema:
             raise TableError(f"the schema is not valid Avro: {error}", hint="Correct the schema") from error
         found = self._field(whole, ())
         self.name = str(whole["name"]) if isinstance(whole, dict) and "name" in whole else _native(whole)
-        self._value = "" if found.fields else value
-        self.fields: Mapping[str, Field] = found.fields or {value: found}
+        is_record = isinstance(found.type, Struct)
+        self._value = "" if is_record else value
+        self.fields: Mapping[str, Field] = found.fields if is_record else {value: found}
 
     def parsed(self, data: bytes) -> Mapping[str, Any]:
         stream = io.BytesIO(data)

@@ -58,13 +58,15 @@ class SourceCapabilities:
 @dataclass(frozen=True)
 class Relation:
     """What is read: an object, or a query in the source's SQL, filtered by ``where`` (also the source's SQL). ``key``:
-    of a topic, the key (names in the source) of the rows whose changes it has; empty if messages are just appended."""
+    of a topic, the key (names in the source) of the rows whose changes it has; empty if messages are just appended.
+    ``needs_times``: each of these changes must have a time."""
 
     object: ObjectName | None
     query: str | None = None
     where: str | None = None
     format: Mapping[str, Any] = field(default_factory=dict, hash=False)
     key: tuple[str, ...] = ()
+    needs_times: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ Convert = Callable[[Any], Any]
 @dataclass(frozen=True)
 class Field:
     """``convert`` makes what pyarrow takes for ``type`` of what a parser returns; None: that is the same. ``default``
-    is the value where a writer's schema lacks the field, converted. ``fields`` are those of a record."""
+    is the value where a writer's schema lacks the field, converted. ``fields`` are those of a record, or of the records
+    in a list."""
 
     type: DataType
     native: str
@@ -36,7 +37,7 @@ class Field:
         """A list of these."""
         one = self.convert
         convert = None if one is None else lambda values: None if values is None else list(map(_or_null(one), values))
-        return Field(Array(self.type), f"list of {self.native}", self.note, convert=convert)
+        return Field(Array(self.type), f"list of {self.native}", self.note, convert=convert, fields=self.fields)
 
 
 class WriterSchema(Protocol):

@@ -13,25 +13,41 @@ from flowctl.model.position import OffsetsPosition, Position
 
 def count_slices(interval: Interval, rows: int | None) -> int:
     """How many slices :func:`slices` returns."""
+    return 1 if rows is None else sum(_count(one, rows) for one in _successive(interval))
+
+
+def slices(interval: Interval, rows: int | None) -> Iterator[Interval]:
+    """The interval in slices of equal size, in order, each with the same share of every partition: at most ``rows``
+    messages, or one of each partition if there are more of these. Partitions that the lower bound lacks come after the
+    others. None, and what is no topic: the interval itself. Dead letters are read again with the first slice."""
+    bounds: list[Position | None] = [interval.lower]
+    for one in [interval] if rows is None else _successive(interval):
+        count = 1 if rows is None else _count(one, rows)
+        bounds += [*(_end(one, at, count) for at in range(1, count)), one.upper]
+    for at, (lower, upper) in enumerate(pairwise(bounds)):
+        assert upper is not None, "only the beginning of an interval may be unknown"
+        yield replace(interval, lower=lower, upper=upper, letters=interval.letters if at == 0 else None)
+
+
+def _successive(interval: Interval) -> list[Interval]:
+    """The interval, or two if the lower bound lacks partitions: the messages of the other partitions first."""
+    lower, upper = interval.lower, interval.upper
+    if not isinstance(lower, OffsetsPosition) or not isinstance(upper, OffsetsPosition):
+        return [interval]
+    known = OffsetsPosition(tuple((one, end) for one, end in upper.offsets if lower.of(one) is not None))
+    if not known.messages_since(lower) or not upper.messages_since(known):
+        return [interval]
+    return [replace(interval, upper=known), replace(interval, lower=known)]
+
+
+def _count(interval: Interval, rows: int) -> int:
     messages = [count for _, _, count in _partitions(interval) if count]
-    if rows is None or not messages:
+    if not messages:
         return 1
     wanted = -(-sum(messages) // rows)
     if sum(-(-count // wanted) for count in messages) > rows:  # a slice's share of each partition is rounded
         wanted = -(-sum(messages) // max(1, rows - len(messages) + 1))
     return min(wanted, max(messages))
-
-
-def slices(interval: Interval, rows: int | None) -> Iterator[Interval]:
-    """The interval in slices of equal size, in order, each with the same share of every partition: at most ``rows``
-    messages, or one of each partition if there are more of these. None, and what is no topic: the interval itself. Dead
-    letters are read again with the first slice."""
-    count = count_slices(interval, rows)
-    between = (_end(interval, at, count) for at in range(1, count))
-    bounds: list[Position | None] = [interval.lower, *between, interval.upper]
-    for at, (lower, upper) in enumerate(pairwise(bounds)):
-        assert upper is not None, "only the beginning of an interval may be unknown"
-        yield replace(interval, lower=lower, upper=upper, letters=interval.letters if at == 0 else None)
 
 
 def _end(interval: Interval, at: int, count: int) -> OffsetsPosition:

@@ -26,7 +26,8 @@ def relation(table: TableSpec) -> Relation:
     """Raises ``ValueError`` for a SQL table: it reads other tables of the flow."""
     match table.source:
         case TopicSource(_, parts):
-            return Relation(ObjectName(parts), None, table.where, table.format, key_of(table))
+            needs_times = table.mode == "scd2"
+            return Relation(ObjectName(parts), None, table.where, table.format, key_of(table), needs_times)
         case ObjectSource(_, parts):
             return Relation(ObjectName(parts), None, table.where, table.format)
         case QuerySource(_, query):

@@ -32,12 +32,13 @@ def refusal(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Po
 
 
 def continued(state: TableState, recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> TableState:
-    """Returns ``state`` without what belongs to a previous cursor or target: rows are then read again from the
+    """Returns ``state`` without what belongs to a previous cursor, topic or target: rows are then read again from the
     beginning, and a new target is created."""
     moved = recorded.get("to", wanted["to"]) != wanted["to"]
     if moved:
         state = replace(state, target_id="", target_version=None, target_columns=())
-    if moved or recorded.get("cursor", wanted["cursor"]) != wanted["cursor"]:
+    is_other = of_topic(wanted) and _is_another(recorded, wanted)
+    if moved or is_other or recorded.get("cursor", wanted["cursor"]) != wanted["cursor"]:
         state = replace(state, position=None)
     return state
 
@@ -60,9 +61,17 @@ def with_columns_accepted(
 
 
 def _is_another(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether the changes are those of another table than before, or the messages those of another topic."""
+    """Whether the changes are those of another table than before, or the messages those of another topic. A connection
+    under another name may lead to the same one, which an equal identity proves."""
     before, now = recorded.get("source_identity", ""), wanted["source_identity"]
-    return recorded.get("from") != wanted["from"] or bool(before and now and not same_identity(before, now))
+    if recorded.get("from") == wanted["from"]:
+        return bool(before and now and not same_identity(before, now))
+    is_renamed = _without_connection(recorded.get("from")) == _without_connection(wanted["from"])
+    return not (is_renamed and before and before == now)
+
+
+def _without_connection(source: Any) -> Any:
+    return {**source, "connection": ""} if isinstance(source, Mapping) else source
 
 
 def _position_is_lost(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Position | None) -> bool:

@@ -22,7 +22,7 @@ from flowctl.model.types import keeps_order
 from flowctl.observe.world import PositionKind
 from flowctl.plan.cursors import cursor_interval
 from flowctl.plan.finding import Finding, Idle, Stop, Work
-from flowctl.plan.offsets import expired, offsets_interval
+from flowctl.plan.offsets import expired, from_beginnings, offsets_interval
 from flowctl.plan.versions import has_version, versions_interval
 from flowctl.spec.spec import TableSpec
 from flowctl.text import counted, some
@@ -72,7 +72,9 @@ def can_be_read_again(interval: Interval, watermark: HighWatermark | None, sourc
     if cursor and isinstance(interval.upper, CursorPosition) and not keeps_order(cursor.type, interval.upper.at.type):
         return False
     if isinstance(interval.lower, OffsetsPosition) and watermark is not None:
-        return isinstance(watermark.position, OffsetsPosition) and not expired(interval.lower, watermark)
+        assert isinstance(interval.upper, OffsetsPosition), "both bounds are of one kind"
+        lower = from_beginnings(interval.lower, interval.upper)
+        return isinstance(watermark.position, OffsetsPosition) and not expired(lower, watermark)
     if isinstance(interval.upper, VersionPosition) and watermark is not None:
         return has_version(watermark, interval.upper)
     if interval.files_read is None or watermark is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterator, Mapping
 
@@ -15,10 +16,13 @@ from flowctl.text import counted, some
 
 
 def offsets_interval(table: TableSpec, watermark: HighWatermark, recorded: Position | None, spec_path: str) -> Finding:
-    """A partition that was added since is read from its beginning. Stops where messages were lost."""
+    """A partition that was added since is read from its beginning; if the last message of a key counts, after the
+    others, so the interval begins without it. Stops where messages were lost."""
     upper, start = watermark.position, watermark.start
     if not isinstance(upper, OffsetsPosition) or not isinstance(start, OffsetsPosition):
         return Stop("the topic was deleted while the plan was made", "Plan again", "from")
+    if recorded is None and (later := _later_start(table, watermark)):
+        return Idle(f"begins at {later}")  # the ends of today would let in what comes until then
     notes = tuple(_held_back(watermark))
     if recorded is None and isinstance(table.source, TopicSource) and isinstance(table.source.start, OffsetsPosition):
         given = table.source.start
@@ -32,7 +36,7 @@ def offsets_interval(table: TableSpec, watermark: HighWatermark, recorded: Posit
     if not isinstance(recorded, OffsetsPosition):
         way = f"Set one with {state_command('set', spec_path, table.id, '--position', 'beginning')}"
         return Stop("its recorded position is not one of a topic", way, "from")
-    lower = recorded.or_else(watermark.oldest) if isinstance(watermark.oldest, OffsetsPosition) else recorded
+    lower = from_beginnings(recorded, upper)
     if ahead := _ahead(lower, upper):
         end = _position(
             {one: min(offset, upper.of(one) or 0) for one, offset in lower.offsets if upper.of(one) is not None}
@@ -53,7 +57,16 @@ def offsets_interval(table: TableSpec, watermark: HighWatermark, recorded: Posit
             "from",
         )
     count = upper.messages_since(lower)
-    return Work(Interval(lower, upper), _messages(count), notes) if count else Idle("no new messages", recorded, notes)
+    if not count:
+        return Idle("no new messages", recorded, notes)
+    if table.mode != "merge" or table.has_source_order:
+        return Work(Interval(lower, upper), _messages(count), notes)
+    return Work(Interval(recorded, upper), _messages(count), (*notes, *_added(recorded, upper)))
+
+
+def from_beginnings(lower: OffsetsPosition, upper: OffsetsPosition) -> OffsetsPosition:
+    """``lower``, with the first offset of the partitions that only ``upper`` has: they were added."""
+    return lower.or_else(OffsetsPosition(tuple((partition, 0) for partition, _ in upper.offsets)))
 
 
 def expired(lower: OffsetsPosition, watermark: HighWatermark) -> Mapping[int, int]:
@@ -67,6 +80,14 @@ def _held_back(watermark: HighWatermark) -> Iterator[str]:
     if watermark.uncommitted:
         count = counted(watermark.uncommitted, "message")
         yield f"an open transaction holds back at most {count}: the run after it has ended reads them"
+
+
+def _added(recorded: OffsetsPosition, upper: OffsetsPosition) -> Iterator[str]:
+    added = [partition for partition, end in upper.offsets if end and recorded.of(partition) is None]
+    if len(added) == 1:
+        yield f"partition {added[0]} was added: it is read after the others, in a commit of its own"
+    elif added:
+        yield f"partitions {some(added)} were added: they are read after the others, in a commit of their own"
 
 
 def _ahead(lower: OffsetsPosition, upper: OffsetsPosition) -> str:
@@ -99,6 +120,14 @@ def _position(offsets: Mapping[int, int]) -> str:
 def _start_of(table: TableSpec) -> str:
     start = table.source.start if isinstance(table.source, TopicSource) else "earliest"
     return start if isinstance(start, str) else "`start`"
+
+
+def _later_start(table: TableSpec, watermark: HighWatermark) -> str:
+    """The time at which a first run begins, if that has not come yet."""
+    start = table.source.start if isinstance(table.source, TopicSource) else ""
+    if watermark.clock is None or not isinstance(start, str) or start in ("", "earliest", "latest"):
+        return ""
+    return start if dt.datetime.fromisoformat(start) > watermark.clock else ""
 
 
 def _messages(count: int) -> str:

@@ -1,7 +1,7 @@
 """The plan as text: stable plain lines, with styles that a terminal may use.
 
 One line per table, followed by what differs from the default. Many tables with equal text are folded into one entry
-that lists them. No line is wider than the view, except the command at the end, which is meant for copying.
+that lists them. No line is wider than the view, except commands, which are meant for copying.
 """
 
 from __future__ import annotations

@@ -62,3 +62,14 @@ def test_how_many_commits_an_interval_takes(interval: Interval, rows: int | None
 def test_dead_letters_are_read_again_with_the_first_slice() -> None:
     made = list(slices(Interval(at(0), at(30), letters=3), 10))
     assert [one.letters for one in made] == [3, None, None]
+
+
+def test_added_partitions_are_read_after_the_others() -> None:
+    """The first bound lacks them. A run that ends in between continues in the same order."""
+    made = list(slices(Interval(at(100), at(400, 200), letters=3), 200))
+    assert [one.upper for one in made] == [at(250), at(400), at(400, 200)]
+    assert [one.letters for one in made] == [3, None, None]
+    assert count_slices(Interval(at(250), at(500, 200)), 200) == 3
+    for lower, upper in ((at(100), at(100, 200)), (at(100), at(200, 0)), (at(100, 0), at(200, 100))):
+        assert [one.upper for one in slices(Interval(lower, upper), 200)] == [upper]
+    assert list(slices(Interval(at(100), at(400, 200)), None)) == [Interval(at(100), at(400, 200))]

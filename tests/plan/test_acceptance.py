@@ -8,7 +8,7 @@ import pytest
 
 from flowctl.model import types
 from flowctl.model.interval import Interval
-from flowctl.model.position import FilesPosition, NoPosition
+from flowctl.model.position import FilesPosition, NoPosition, OffsetsPosition
 from flowctl.model.step import Stopped
 from flowctl.model.table_info import Column
 from flowctl.plan.acceptance import continued, refusal, with_columns_accepted
@@ -49,6 +49,35 @@ BASE = {"mode": "merge", "key": ["id"], "cursor": "updated_at", "to": "lake:orde
 def test_what_cannot_be_continued_says_why(before, after, position, why):
     said = refusal({**BASE, **before}, {**BASE, **after}, position)
     assert said is None if why is None else why in said
+
+
+TOPIC = {
+    **BASE,
+    "mode": "append",
+    "cursor": None,
+    "from": {"topic": "t", "connection": "bus"},
+    "source_identity": "kafka:c/1",
+}
+STREAM = {**TOPIC, "from": {"stream": "s", "connection": "pg", "object": ["t"]}, "source_identity": "postgres:7/1/2"}
+
+
+@pytest.mark.parametrize("base", [TOPIC, STREAM])
+def test_a_connection_may_have_another_name(base):
+    renamed = {**base, "from": {**base["from"], "connection": "other"}}
+    elsewhere = {**renamed, "source_identity": "unknown:1/1"}
+    state = recorded(table(), OffsetsPosition(((0, 7),)))
+    assert refusal(base, renamed, state.position) is None
+    for before, now in ((base, elsewhere), ({**base, "source_identity": ""}, renamed)):
+        assert refusal(before, now, state.position) is not None
+    assert continued(state, base, renamed) == state
+
+
+def test_another_topic_is_read_from_its_beginning():
+    state = recorded(table(), OffsetsPosition(((0, 7),)))
+    merged = {**TOPIC, "mode": "merge"}
+    for changes in ({"from": {"topic": "u", "connection": "bus"}}, {"source_identity": "kafka:c/2"}):
+        assert refusal(merged, {**merged, **changes}, state.position) is None
+        assert continued(state, merged, {**merged, **changes}).position is None
 
 
 def test_a_position_belongs_to_its_cursor_and_a_target_id_to_its_target():

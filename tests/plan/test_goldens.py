@@ -266,13 +266,14 @@ def test_the_engine_stands_above_the_last_line():
 @pytest.mark.parametrize("verbose", [False, True])
 @pytest.mark.parametrize("width", [40, 72, 100])
 def test_no_line_is_wider_than_the_view(name, width, verbose):
+    """But for commands, which have to work when they are pasted."""
     long = "a_name_of_more_than_sixty_characters_as_some_systems_generate_them"
     made = PLANS[name]()
     tables = (replace(step.table, id=f"{step.id}_{long}") for step in made.steps)
     renamed = replace(made, steps=tuple(map(lambda step, table: replace(step, table=table), made.steps, tables)))
     for wide in (made, renamed):
         shown = shown_as(wide, View(width, ddl=verbose, verbose=verbose, engine="Spark will start " * 9)).splitlines()
-        assert max(map(len, shown)) <= width
+        assert all(len(line) <= width or "`flowctl " in line for line in shown)
 
 
 def test_what_was_chosen_is_wrapped_between_words():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 
 import pytest
@@ -12,9 +13,10 @@ from flowctl.model.position import OffsetsPosition
 from flowctl.model.step import Progress, progress_after
 from flowctl.plan.document import action_of
 from flowctl.resolve.resolve import PlanOptions
+from flowctl.run.commits import commits
 from flowctl.spec.spec import DeadLetters, TargetRef, TopicSource
 from flowctl.state.letters import Replay
-from tests.plan.worlds import committed, high, intent, observed, recorded, step, steps, table, target
+from tests.plan.worlds import NOW, committed, high, intent, observed, recorded, step, steps, table, target
 
 SPEC = table(mode="append", source=TopicSource("bus", ("clicks",)), cursor=None, key=())
 REPLAY = Replay(2, f"{SPEC.target}__dead_letters")
@@ -36,6 +38,17 @@ def test_a_first_run_begins_where_the_spec_says():
     made = planned(None, at(120, 98), start=at(100, 98))
     assert (action_of(made), made.interval) == ("create", Interval(at(100, 98), at(120, 98)))
     assert (made.reason, made.rows.value) == ("first run, at most 20 messages from earliest", 20)
+
+
+def test_a_first_run_at_a_time_waits_for_it():
+    """Until then, there would come what is older than the time."""
+    for seconds, found in ((1, ("none", "begins at {}")), (0, ("create", "first run, no messages from {}"))):
+        start = (NOW + dt.timedelta(seconds=seconds)).isoformat()
+        spec = replace(SPEC, source=replace(SPEC.source, start=start))
+        made = planned(None, at(120), start=at(120), spec=spec)
+        assert (action_of(made), made.reason) == (found[0], found[1].format(start))
+    later = replace(SPEC, source=replace(SPEC.source, start="2100-01-01T00:00:00Z"))
+    assert action_of(planned(at(100), at(120), spec=later)) == "change"
 
 
 def test_a_first_run_at_the_end_records_where_that_is():
@@ -66,8 +79,32 @@ def test_what_an_open_transaction_holds_back_is_noted():
 
 
 def test_a_new_partition_is_read_from_its_beginning():
+    made = planned(at(100), at(100, 7))
+    assert made.interval == Interval(at(100, 0), at(100, 7))
+    assert planned(at(100), at(100, 0)).reason == "no new messages"
+
+
+def test_messages_of_a_new_partition_that_expired_before_it_was_read():
     made = planned(at(100), at(100, 7), oldest=(0, 2))
-    assert made.interval == Interval(at(100, 2), at(100, 7))
+    assert (action_of(made), made.reason) == ("stop", "2 messages expired before they were read: 2 of partition 1")
+    assert """--position '{"kind": "offsets", "offsets": {"0": 100, "1": 2}}'""" in made.hint
+
+
+def test_a_merge_reads_new_partitions_after_the_others():
+    """A new partition's offsets begin again, and what moved there is newer."""
+    spec = replace(SPEC, mode="merge", key=("id",), format={"envelope": "debezium"})
+    made = planned(at(100), at(120, 7), spec=spec)
+    assert (made.commits, made.rows.value, progress_after(made)) == (2, 27, Progress(5, at(120, 7)))
+    assert [one.interval for one in commits(made)] == [
+        Interval(at(100), at(120)),
+        Interval(at(120), at(120, 7)),
+    ]
+    assert made.notes == ("partition 1 was added: it is read after the others, in a commit of its own",)
+    assert planned(at(120), at(120, 7), spec=spec).commits == 1
+    assert planned(at(100), at(120, 7), spec=replace(spec, format={**spec.format, "source_order": True})).commits == 1
+    begun = intent(spec, Interval(at(120), at(120, 7)))
+    made = planned(at(120), at(120, 7), oldest=(0, 2), spec=spec, intent=begun, highest=4)
+    assert action_of(made) == "stop"
 
 
 def test_expired_messages_stop_the_table_with_their_number():
@@ -216,6 +253,6 @@ def test_a_start_below_what_is_left_of_a_topic():
 
 
 def test_the_place_of_a_truncate_goes_with_the_recorded_offsets():
-    made = planned(replace(at(100), truncated="007"), at(120, 98), oldest=(0, 2))
-    assert made.interval == Interval(replace(at(100, 2), truncated="007"), at(120, 98))
+    made = planned(replace(at(100), truncated="007"), at(120, 98))
+    assert made.interval == Interval(replace(at(100, 0), truncated="007"), at(120, 98))
     assert planned(replace(at(120), truncated="007"), at(120)).reason == "no new messages"

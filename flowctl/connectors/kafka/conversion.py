@@ -24,7 +24,7 @@ from flowctl.connectors.kafka.unfit import (
     wrong_type,
 )
 from flowctl.connectors.letters import ERROR_COLUMNS, LETTER_COLUMNS, MESSAGE_COLUMNS, landed
-from flowctl.connectors.source import DELETED_COLUMN, SOURCE_ORDER_COLUMN, TRUNCATED_COLUMN
+from flowctl.connectors.source import DELETED_COLUMN, SOURCE_ORDER_COLUMN, TIME_COLUMN, TRUNCATED_COLUMN
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -51,7 +51,8 @@ class Payload:
     ``keys`` decode the two. ``key``: what is read are changes of rows with this key; the names of its columns.
     ``is_ordered``: the topic has one partition, so all messages are in order. ``registered`` are those whose schemas
     are in a registry: a header may tell which one. ``has_source_order``: each must tell its order
-    in the source, whatever its partition. ``on_truncate`` as in the spec; empty: no message tells of one."""
+    in the source, whatever its partition. ``needs_times``: each change must have a time. ``on_truncate`` as in the
+    spec; empty: no message tells of one."""
 
     declared: Sequence[Column] = ()
     of_key: Sequence[Column] = ()
@@ -59,6 +60,7 @@ class Payload:
     key: Sequence[str] = ()
     is_ordered: bool = True
     has_source_order: bool = False
+    needs_times: bool = False
     on_truncate: str = ""
     values: Decoder = field(default_factory=JsonDecoder, compare=False)
     keys: Decoder = field(default_factory=JsonDecoder, compare=False)
@@ -157,9 +159,18 @@ class Conversion:
             if column.name in known:
                 arrays.append(known[column.name].cast(arrow_type(column.type)))
                 continue
-            of_messages = _array(messages, column)
+            of_messages = self._part(messages, column)
             arrays.append(of_messages if found.numbers is None else of_messages.take(found.numbers))
         return pa.record_batch(arrays, schema=arrow_schema(self.columns))
+
+    def _part(self, messages: Sequence[Message], column: Column) -> pa.Array:
+        """One of :attr:`_parts`. Raises as :meth:`_rows`."""
+        import pyarrow.compute as pc
+
+        made = _array(messages, column)
+        if column.name == TIME_COLUMN and self.payload.needs_times and made.null_count:
+            raise Refused(dict.fromkeys(pc.indices_nonzero(made.is_null()).to_pylist(), NO_TIME))
+        return made
 
     def _found(self, messages: Sequence[Message], columns: Sequence[Column]) -> Rows:
         """The rows of these messages, with the fields of ``columns``."""
@@ -243,11 +254,9 @@ class Conversion:
 
         if found := self._why_at_once(message):
             return found
-        for column in self.columns:
-            if column.name not in PARTS:
-                continue
+        for column in self._parts:
             try:
-                _array([message], column)
+                self._part([message], column)
             except (pa.ArrowInvalid, Refused):
                 return NO_TIME if column.type == types.TIMESTAMP else not_utf8(column)
         for column in self._of_key:
@@ -269,7 +278,13 @@ class Conversion:
     @cached_property
     def _texts(self) -> Sequence[Column]:
         """The columns that are a message's key or value as text."""
-        return [column for column in self.columns if column.name in ("_key", "value") and column.type == types.STRING]
+        return [column for column in self._parts if column.name in ("_key", "value") and column.type == types.STRING]
+
+    @cached_property
+    def _parts(self) -> Sequence[Column]:
+        """The columns that are parts of messages. A field may have the name of one."""
+        fields = {column.name for column in (*self.payload.declared, *self.payload.of_key)}
+        return [column for column in self.columns if column.name in PARTS and column.name not in fields]
 
 
 def _is_utf8(value: bytes) -> bool:

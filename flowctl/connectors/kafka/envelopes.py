@@ -160,7 +160,7 @@ def _of_debezium(
     fields, operations = _fields(found, columns), _translated(operation, _DEBEZIUM)
     if any(_lacks_value(field.filter(pc.not_equal(operations, "D"))) for field in fields):
         raise pa.ArrowInvalid("a change does not tell a value")
-    orders = _required(order_of_debezium(source[0].take(numbers)), numbers, "debezium") if ordered else None
+    orders = _required(order_of_debezium(source[0].take(numbers), operation), numbers, "debezium") if ordered else None
     return Rows(fields, operations, numbers, orders=orders)
 
 

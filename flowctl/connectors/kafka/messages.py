@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class Message(Protocol):
-    """As ``confluent_kafka.Message``. ``timestamp`` is its kind (0: there is none) and milliseconds since 1970."""
+    """As ``confluent_kafka.Message``. ``timestamp`` is its kind (0: there is none) and milliseconds since 1970 (-1:
+    its producer has sent none)."""
 
     def topic(self) -> str | None: ...
     def partition(self) -> int | None: ...
@@ -113,12 +114,12 @@ def letters(rows: pa.RecordBatch) -> list[Message]:
 
 
 def milliseconds(messages: Sequence[Message], *, are_letters: bool = False) -> list[int | None]:
-    """None where the topic keeps no times. A time that no calendar has raises :class:`~.unfit.Refused`; a letter has
-    none then."""
-    given = _times(messages)
-    usable = [at if kind and 0 <= at <= _LAST else None for kind, at in given]
+    """None where the topic keeps no times, and where none was sent. A time that no calendar has raises
+    :class:`~.unfit.Refused`; a letter has none then."""
+    given = [at if kind and at != _NONE else None for kind, at in _times(messages)]
+    usable = [at if at is not None and _FIRST <= at <= _LAST else None for at in given]
     if not are_letters and None in usable:
-        refused = [number for number, (kind, _) in enumerate(given) if kind and usable[number] is None]
+        refused = [number for number, at in enumerate(given) if at is not None and usable[number] is None]
         if refused:
             raise Refused(dict.fromkeys(refused, NO_TIME))
     return usable
@@ -167,5 +168,7 @@ def parts(messages: Sequence[Message], most_bytes: int) -> Iterator[Sequence[Mes
 
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-#: The last millisecond of the year 9999.
-_LAST = 253_402_300_799_999
+#: What producers send if a message has no time. Source: `RecordBatch.NO_TIMESTAMP` of Kafka's clients.
+_NONE = -1
+#: The first millisecond of the year 1, and the last of the year 9999.
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999

@@ -67,6 +67,7 @@ class KafkaSource(LandedSource):
                 rows=RowEstimate(ends[name].messages_since(oldest[name]), "stats") if name in ends else RowEstimate(),
                 start=known[_start(requests[id])].get(name),
                 oldest=oldest.get(name),
+                clock=dt.datetime.now(dt.UTC),
                 uncommitted=last[name].messages_since(ends[name]) if name in ends else 0,
             )
             for id, name in names.items()
@@ -94,7 +95,7 @@ class KafkaSource(LandedSource):
             raise StoppedByPolicy(f"topic {name} was deleted since the plan was made", hint="Plan again")
         pins = {role: (id, version) for role, (id, version) in info.extra.get("schemas", {}).items()}
         payload, _ = self.payloads.of(relation, name, pins)
-        made = replace(payload, is_ordered=len(found.partitions) == 1)
+        made = replace(payload, is_ordered=len(found.partitions) == 1, needs_times=relation.needs_times)
         order = (Column(SOURCE_ORDER_COLUMN, types.STRING),) if payload.has_source_order else ()
         truncated = (Column(TRUNCATED_COLUMN, types.BOOL),) if payload.applies_truncates else ()
         yield TopicCapture(self.cluster, found, made, (*_CHANGES, *order, *truncated) if relation.key else ())

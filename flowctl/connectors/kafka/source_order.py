@@ -3,6 +3,11 @@
 Source of the fields: "source" in the documentation of Debezium's connectors, and "output_binlog_position" and
 "output_xoffset" in Maxwell's. Changes of one row are ordered by the source's own locks: the later one is behind the
 earlier one in its log. Positions of different servers do not compare.
+
+A row of a snapshot was not changed: it must be behind what was committed before, and before what is committed later.
+Where the position is that of a commit, it is. PostgreSQL's `lsn` is that of the change itself: a transaction that was
+open during the snapshot may have written it earlier. So the commit before the change counts first, which `sequence` has
+(["last commit", "lsn"], each may be null): by it, messages sort as they were sent.
 """
 
 from __future__ import annotations
@@ -22,11 +27,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class _Part:
     """A field of a position, as ``width`` digits (decimal, or hexadecimal in lower case). ``is_first``: where it is
-    missing, the change is before those that have it."""
+    missing, the change is before those that have it. ``instead``: where it is missing, the field that counts.
+    ``is_of_change``: a snapshot's rows have none, and are before the changes that have the same other fields."""
 
     field: str
     width: int
     is_first: bool = False
+    instead: str = ""
+    is_of_change: bool = False
 
 
 #: Behind every other row of a transaction.
@@ -34,7 +42,7 @@ _LAST_ROW = 10**10 - 1
 _BINLOG = (_Part("file", 10), _Part("pos", 20), _Part("row", 10))
 #: By the name of Debezium's connector, what orders its changes. A snapshot has the position at which it was taken.
 _DEBEZIUM: Mapping[str, Sequence[_Part]] = {
-    "postgresql": (_Part("lsn", 20),),
+    "postgresql": (_Part("sequence", 20, instead="lsn"), _Part("lsn", 20, is_of_change=True)),
     "mysql": _BINLOG,
     "mariadb": _BINLOG,
     "sqlserver": (
@@ -46,7 +54,7 @@ _DEBEZIUM: Mapping[str, Sequence[_Part]] = {
     "oracle": (_Part("scn", 20), _Part("rs_id", 20, is_first=True), _Part("ssn", 10, is_first=True)),
 }
 _FIELDS: tuple[tuple[str, DataType], ...] = (
-    *((name, types.STRING) for name in ("connector", "file", "commit_lsn", "change_lsn", "scn", "rs_id")),
+    *((name, types.STRING) for name in ("connector", "sequence", "file", "commit_lsn", "change_lsn", "scn", "rs_id")),
     *((name, types.INT64) for name in ("lsn", "pos", "row", "event_serial_no", "ssn")),
 )
 #: What is decoded of Debezium's `source`, and of Maxwell's messages.
@@ -58,16 +66,16 @@ MAXWELL_FIELDS = (
 )
 
 
-def order_of_debezium(source: pa.Array) -> pa.Array:
-    """``source`` is of :data:`DEBEZIUM_SOURCE`; null where it does not tell the order."""
+def order_of_debezium(source: pa.Array, operation: pa.Array) -> pa.Array:
+    """``source`` is of :data:`DEBEZIUM_SOURCE`, ``operation`` its letter; null where it does not tell the order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     connector = pc.struct_field(source, "connector")
-    order = pa.nulls(len(source), pa.string())
+    order, is_read = pa.nulls(len(source), pa.string()), pc.equal(operation, "r")
     for name in connector.unique().to_pylist():
         if parts := _DEBEZIUM.get(name):
-            made = [_digits(pc.struct_field(source, part.field), part) for part in parts]
+            made = [_digits(_field(source, part), part, is_read) for part in parts]
             order = pc.if_else(pc.equal(connector, name), _joined(made), order)
     return order
 
@@ -85,8 +93,18 @@ def order_of_maxwell(position: pa.Array, xoffset: pa.Array, commit: pa.Array, op
     return _joined([_digits(value, part) for value, part in zip(values, _BINLOG, strict=True)])
 
 
-def _digits(values: pa.Array, part: _Part) -> pa.Array:
-    """Null for what is no number of so many digits."""
+def _field(source: pa.Array, part: _Part) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = pc.struct_field(source, part.field).cast(pa.string())
+    if part.field == "sequence":
+        values = pc.struct_field(pc.extract_regex(values, r'^\[\s*"?(?P<commit>[0-9]+)'), "commit")
+    return pc.coalesce(values, pc.struct_field(source, part.instead).cast(pa.string())) if part.instead else values
+
+
+def _digits(values: pa.Array, part: _Part, is_read: pa.Array | None = None) -> pa.Array:
+    """Null for what is no number of so many digits. ``is_read``: which are of a snapshot's rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -97,6 +115,8 @@ def _digits(values: pa.Array, part: _Part) -> pa.Array:
     if part.is_first:
         texts = pc.fill_null(texts, "")
     fits = pc.match_substring_regex(texts, f"^[0-9a-f]{{{0 if part.is_first else 1},{part.width}}}$")
+    if part.is_of_change and is_read is not None:
+        texts = pc.if_else(is_read, "0", texts)
     return pc.utf8_lpad(pc.if_else(fits, texts, pa.scalar(None, pa.string())), part.width, "0")
 
 

@@ -48,7 +48,7 @@ class Refused(ValueError):
 
 NO_KEY = Unfit("no_key", "it has no key", f"Let its producer send one, or {_APART}")
 NO_TIME = Unfit(
-    "no_time", "its time is beyond the year 9999", f"Let its producer send milliseconds since 1970, or {_APART}"
+    "no_time", "it has no time of the years 1 to 9999", f"Let its producer send milliseconds since 1970, or {_APART}"
 )
 #: By envelope: it does not tell where in its source's log the change was made.
 NO_ORDER = {

@@ -21,6 +21,7 @@ from flowctl.connectors.avro import AvroSchema
 from flowctl.connectors.kafka.encodings.written import OneWriter, WrittenDecoder
 from flowctl.connectors.kafka.envelopes import rows_of
 from flowctl.connectors.kafka.unfit import Refused
+from flowctl.connectors.written_fields import lacking
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -189,6 +190,38 @@ def test_what_the_writer_does_not_have_is_the_readers_default() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("default", "kind", "read"),
+    [
+        (("int", 7), "bigint", 7),
+        (("int", 7), "decimal(4,1)", Decimal("7.0")),
+        (("string", "2026-01-01"), "date", DAY.date()),
+    ],
+)
+def test_a_default_is_of_the_declared_type(default: tuple[str, Any], kind: str, read: Any) -> None:
+    reader = record(("id", "long"), ("n", *default))
+    assert decoded(record(("id", "long")), [{"id": 1}], [Column("n", types.parse(kind))], reader) == [[read]]
+    with pytest.raises(pa.ArrowInvalid):
+        decoded(record(("id", "long")), [{"id": 1}], [Column("n", types.BOOL)], reader)
+
+
+def test_defaults_of_records_in_lists() -> None:
+    line = [{"name": "a", "type": "int"}]
+    items = ({"type": "record", "name": "L", "fields": fields}
+             for fields in (line, [*line, {"name": "b", "type": "int", "default": 7}]))  # fmt: skip
+    writer, reader = (record(("l", {"type": "array", "items": {"type": "array", "items": one}})) for one in items)
+    rows = [{"l": [[{"a": 1}], []]}, {"l": []}]
+    assert decoded(writer, rows, columns_of(reader), reader) == [[[[{"a": 1, "b": 7}], []], []]]
+    declared = Column("l", types.parse("array<array<struct<b:bigint>>>"))
+    assert decoded(writer, rows, [declared], reader) == [[[[{"b": 7}], []], []]]
+    assert lacking(AvroSchema(writer).fields, AvroSchema(reader).fields) == ["l.b"]
+
+
+def test_a_value_that_is_a_list_of_records() -> None:
+    schema = json.dumps({"type": "array", "items": json.loads(record(("a", "int")))})
+    assert decoded(schema, [[{"a": 1}]], columns_of(schema)) == [[[{"a": 1}]]]
+
+
 def test_times_that_no_calendar_has() -> None:
     for kind, value in ((logical("long", "timestamp-micros"), 2**62), (logical("int", "date"), 2**31 - 1)):
         schema = record(("a", kind), ("b", {"type": "array", "items": kind}))
@@ -253,5 +286,5 @@ def test_a_truncate_in_debeziums_envelope() -> None:
     assert found.operations.to_pylist() == ["I", "T", "D"]
     assert found.fields[0].to_pylist() == [1, None, 2]
     assert found.orders is not None
-    assert found.orders.to_pylist() == [f"{5:020}"] * 3
+    assert found.orders.to_pylist() == [f"{5:020}.{5:020}"] * 3
     assert [decoder.unfit(value, columns, "debezium", ("id",)) for value in values] == [None] * 3

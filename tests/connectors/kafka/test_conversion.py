@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +16,13 @@ from flowctl.connectors.kafka.conversion import Conversion, Payload
 from flowctl.connectors.kafka.messages import Letter, Message, headers_from_text, headers_text, letters
 from flowctl.connectors.kafka.schema_ids import Headers
 from flowctl.connectors.letters import LETTER_COLUMNS
-from flowctl.connectors.source import DELETED_COLUMN, TRUNCATED_COLUMN
+from flowctl.connectors.source import DELETED_COLUMN, TIME_COLUMN, TRUNCATED_COLUMN
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import reserved, types
 from flowctl.model.table_info import Column
 from tests.connectors.sinks import Rows
 
-AT = dt.datetime(2026, 11, 25, 10, 0, 0, 123000, dt.UTC)
+AT, EPOCH = dt.datetime(2026, 11, 25, 10, 0, 0, 123000, dt.UTC), dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 ID = Column("id", types.INT64)
 OFFSET, KEY = Column("_offset", types.INT64), Column("_key", types.STRING)
 #: Messages, and whether they are as declared.
@@ -99,6 +99,22 @@ def test_a_field_that_is_not_read_may_be_anything_whatever_lies_beside_it() -> N
         assert len(rejected.rows()) == len(beside)
 
 
+@pytest.mark.parametrize("name", ["value", "_value", "_topic"])
+@pytest.mark.parametrize("kind", [types.STRING, types.TIMESTAMP])
+def test_a_field_with_the_name_of_a_part_of_messages(name: str, kind: types.DataType) -> None:
+    """The message itself is no text, and no field of it."""
+    column, time = Column(name, kind), '"2026-11-25T10:00:00Z"'
+    good, bad = (message(0, f'{{"{name}": {time}}}'.encode()), message(1, f'{{"{name}": {time}, "id": "x"}}'.encode()))
+    latin = message(2, b'{"id": "\xff"}')
+    rows, rejected = Rows(), Rows()
+    assert Conversion("t", Payload((column, ID)), (column, ID)).deliver([good, bad, latin], rows, rejected) == 1
+    assert [one["_flowctl_error"] for one in rejected.rows()] == ["wrong_type", "not_json"]
+    keyed, rejected = Payload((ID,), of_key=(column,)), Rows()
+    messages = [message(0, b'{"id": 1}', good.value()), message(1, b'{"id": "x"}', good.value())]
+    assert Conversion("t", keyed, (column, ID)).deliver(messages, rows, rejected) == 1
+    assert [one["_flowctl_reason"] for one in rejected.rows()] == ["id is not exactly bigint"]
+
+
 @pytest.mark.parametrize("value", [b'{"op": "c", "after": {"x": 1}}', b'{"op": "d", "before": {"id": null}}'])
 def test_a_change_of_a_row_without_its_key(value: bytes) -> None:
     rows, rejected = Rows(), Rows()
@@ -131,24 +147,42 @@ def test_a_key_of_a_message_that_has_null() -> None:
     assert [one["_flowctl_error"] for one in rejected.rows()] == ["no_key", "no_key"]
 
 
-def test_a_time_that_no_calendar_has() -> None:
-    far = Letter({"_topic": "t", "_partition": 0, "_offset": 1, "_key": None, "_value": b"{}", "_headers": None})
-    far.row["_timestamp"] = Far()  # type: ignore[index]
-    rows, rejected = delivered([message(0, b"{}"), far], ID, Column("_timestamp", types.TIMESTAMP))
+@dataclass(frozen=True)
+class At(Letter):
+    """A message with this time."""
+
+    milliseconds: int = 0
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self.milliseconds
+
+
+def at(milliseconds: int) -> At:
+    return At(message(1, b"{}").row, milliseconds)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("time", [1_764_000_000_000_000, -62_135_596_800_001])
+def test_a_time_that_no_calendar_has(time: int) -> None:
+    rows, rejected = delivered([message(0, b"{}"), at(time)], ID, Column("_timestamp", types.TIMESTAMP))
     assert len(rows) == 1
     assert [(one["_error"], one["_timestamp"]) for one in rejected] == [("no_time", None)]
-    rows, rejected = delivered([far], ID)
+    rows, rejected = delivered([at(time)], ID)
     assert (len(rows), rejected) == (1, [])
 
 
-class Far:
-    """A time of microseconds that was sent as milliseconds."""
-
-    def __sub__(self, _: object) -> Far:
-        return self
-
-    def __truediv__(self, _: object) -> float:
-        return 1_764_000_000_000_000.0
+def test_a_message_without_a_time() -> None:
+    """Other times before 1970 are times. Only a history needs one."""
+    times = [at(-1), at(-2), at(0)]
+    rows, rejected = delivered(times, Column("_timestamp", types.TIMESTAMP))
+    assert [row["_timestamp"] for row in rows] == [None, EPOCH - dt.timedelta(milliseconds=2), EPOCH]
+    assert rejected == []
+    for needs_times in (False, True):
+        payload = Payload((ID,), of_key=(Column("k", types.INT64),), key=("k",), needs_times=needs_times)
+        messages = [At({**one.row, "_key": b'{"k": 1}'}, one.milliseconds) for one in times]
+        made, letters = Rows(), Rows()
+        Conversion("t", payload, (ID, Column(TIME_COLUMN, types.TIMESTAMP))).deliver(messages, made, letters)
+        assert [one["_flowctl_error"] for one in letters.rows()] == ["no_time"] * needs_times
+        assert len(made.rows()) == 3 - needs_times
 
 
 def test_a_changed_key_in_a_topic_of_several_partitions() -> None:

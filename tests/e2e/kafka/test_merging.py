@@ -109,6 +109,31 @@ def test_a_killed_merge_ends_at_the_last_message_of_each_key(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("point", [None, "after_stage", "after_commit"])
+def test_a_key_that_moved_to_an_added_partition(
+    point: Point | None, tmp_path: Path, kafka_broker: str, topic: str
+) -> None:
+    """The offsets of its newer messages are lower."""
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path)
+    customers = Customers(kafka_broker, topic, "keys", 1)
+    write_flow(flow, kafka_broker, topic, target, "keys")
+    customers.change(60)
+    flow.apply()
+    customers.change(60)
+    kafka.add_partitions(kafka_broker, topic, 2)
+    customers.partitions = 2
+    customers.change(40)
+    if point:
+        flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=-9)
+        customers.change(20)
+    flow.apply()
+    customers.must_be_in(target)
+    customers.change(20)
+    flow.apply()
+    customers.must_be_in(target)
+
+
+@pytest.mark.full
 def test_tombstones_delete_softly_and_a_rewind_ends_where_it_was(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     flow, target = Flow(tmp_path), place("sqlite", tmp_path)
     customers = Customers(kafka_broker, topic, "keys")

@@ -88,7 +88,7 @@ class Source:
         if mode == "merge":
             found = target.rows(("id", "name", "_deleted_at", "_source_order"))
             assert [row[:2] for row in found if row[2] is None] == self.rows
-            last = {change.id: f"{change.lsn:020}" for change in self.log}
+            last = {change.id: f"{change.lsn:020}.{change.lsn:020}" for change in self.log}
             assert {row[0]: row[3] for row in found} == last, "deleted rows are there, too"
             return
         versions = target.rows(("_source_order", "id", "name", "is_current"))

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 def fitted(values: pa.Array, field: Field, kind: DataType, reader: Mapping[str, Field]) -> pa.Array:
-    """``values`` of a writer's ``field`` as ``kind``. ``reader`` are the fields of the same record in the schema that a
-    table was planned by, with their defaults. Raises ``pyarrow.ArrowInvalid`` for a value that is not exactly of it."""
+    """``values`` of a writer's ``field`` as ``kind``. ``reader`` are the fields of the same record, or of the records
+    in the same list, in the schema that a table was planned by, with their defaults. Raises ``pyarrow.ArrowInvalid``
+    for a value that is not exactly of it."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -41,7 +42,7 @@ def fitted(values: pa.Array, field: Field, kind: DataType, reader: Mapping[str, 
                     parts.append(constant(reader.get(name), of, len(values)))
             return pa.StructArray.from_arrays(parts, [name for name, _ in wanted], mask=values.is_null())
         case Array(one), Array(other):
-            items = fitted(values.values, replace(field, type=one), other, {})
+            items = fitted(values.values, replace(field, type=one), other, reader)
             return pa.ListArray.from_arrays(values.offsets, items, mask=values.is_null())
         case types.STRING, Decimal():
             return decimals(values, arrow_type(kind))
@@ -59,9 +60,10 @@ def fitted(values: pa.Array, field: Field, kind: DataType, reader: Mapping[str, 
 
 
 def constant(field: Field | None, kind: DataType, count: int) -> pa.Array:
-    """The field's default, or nothing, so often."""
+    """The field's default as ``kind``, or nothing, so often. Raises as :func:`fitted`."""
     import pyarrow as pa
 
-    if field is None or field.default is None or field.type != kind:
+    if field is None or field.default is None:
         return pa.nulls(count, arrow_type(kind))
-    return pa.array([field.default] * count, arrow_type(kind))
+    default = pa.array([field.default], arrow_type(field.type))
+    return fitted(default, field, kind, field.fields).take(pa.array([0] * count, pa.int64()))

@@ -15,7 +15,7 @@ from flowctl.connectors.written_fields import Field, record
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.model.types import DataType, Decimal
+from flowctl.model.types import DataType, Decimal, Struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ class JsonSchema:
         except json.JSONDecodeError as error:
             raise TableError(f"the schema is no JSON: {error}", hint="Correct the schema") from error
         found = _field(whole, whole, "", ())
-        if not found.fields:
+        if not isinstance(found.type, Struct):
             raise TableError("the schema is not of an object with properties", hint="Declare `format.schema`")
         self.fields: Mapping[str, Field] = found.fields
 
