@@ -222,9 +222,10 @@ class TargetRules(ABC):
         """Why the table cannot be written exactly; None if it can. ``replaces``: the whole content is replaced."""
         return None
 
-    def refuse_key(self, there: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
+    def refuse_key(self, there: TableInfo, key: Sequence[str], layout: Layout) -> tuple[str, str] | None:
         """Why rows of the existing table cannot be found by ``key``, and what to do: flowctl tells keys apart by their
-        texts, and a column of the table takes different texts for equal. None if they can."""
+        texts, and a column of the table takes different texts for equal; or ``layout`` encodes keys in another way than
+        the messages of a log have them. None if they can."""
         return None
 
     def most_columns(self, mode: Mode) -> int | None:

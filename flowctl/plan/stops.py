@@ -114,7 +114,7 @@ def _coarse_key(case: Case) -> Stop | None:
     target = case.observed.target
     if target is None or case.table.mode not in ("merge", "scd2"):
         return None
-    refused = case.rules.refuse_key(target, case.table.key)
+    refused = case.rules.refuse_key(target, case.table.key, case.table.layout)
     return Stop(*refused, "key") if refused else None
 
 

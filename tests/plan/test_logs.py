@@ -18,7 +18,7 @@ from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.types import DataType
 from flowctl.observe.world import Observed
 from flowctl.spec.spec import Layout, TableSpec, TargetRef
-from flowctl.spec.topic_layout import TopicCreation, TopicLayout
+from flowctl.spec.topic_layout import MessageFormat, TopicCreation, TopicLayout
 from flowctl.state.document import TableState
 from tests.plan.worlds import AMOUNT, ID, NEW, OLD, ORDERS, UPDATED_AT, committed, high, plan, recorded, source, world
 from tests.plan.worlds import table as any_table
@@ -101,6 +101,29 @@ def test_a_key_keeps_its_type() -> None:
     assert isinstance(found, Stopped)
     assert "it is part of the messages' key" in found.reason
     assert found.hint == "Keep its type with `columns: {types: …}`, or write to a new topic"
+
+
+@pytest.mark.parametrize(
+    ("recorded_as", "format", "registry", "way"),
+    [
+        ({"format": "json", "schema": None}, "avro", True, "type: json"),
+        ({"format": "json", "schema": None}, "json", True, "type: json"),
+        ({"format": "json", "schema": 7}, "json", False, "type: json, registry: true"),
+        ({"format": "json", "schema": None}, "json", False, ""),
+        ({"format": "avro", "schema": 7}, "avro", True, ""),
+        (None, "avro", True, ""),  # written before this was recorded
+    ],
+)
+def test_a_key_keeps_its_encoding(
+    recorded_as: dict[str, Any] | None, format: MessageFormat, registry: bool, way: str
+) -> None:
+    spec = table(layout=Layout(topic=TopicLayout(format, registry)))
+    seen = written()
+    seen["target"] = replace(seen["target"], extra={"keys": recorded_as} if recorded_as else {})
+    found = step(spec, Observed(source(), **seen), state_of(spec))
+    assert (found.hint if isinstance(found, Stopped) else "") == (
+        f"Set `format: {{{way}}}` in `to`, or write to a new topic" if way else ""
+    )
 
 
 @pytest.mark.parametrize(("name", "path"), [("key", "to.key"), ("headers", "to.headers")])

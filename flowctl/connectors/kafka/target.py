@@ -28,6 +28,7 @@ from flowctl.connectors.kafka.client import COMMITS, Cluster, Topic
 from flowctl.connectors.kafka.registry import Registry
 from flowctl.connectors.kafka.sink.commit_log import Record, ensure_commits, key_of, read_records
 from flowctl.connectors.kafka.sink.formats import TopicRows, confirm_schemas, form_of, topic_rows
+from flowctl.connectors.kafka.sink.keys import KeyForm, key_form_from
 from flowctl.connectors.kafka.sink.messages import Form, Messages
 from flowctl.connectors.kafka.sink.tasks import Sent, Task, headers_of, send_at_least_once
 from flowctl.connectors.kafka.sink.topics import (
@@ -89,6 +90,11 @@ class KafkaTarget(Target):
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
         return _refuse_replacing(info.object) if replaces else None
 
+    def refuse_key(self, there: TableInfo, key: Sequence[str], layout: Layout) -> tuple[str, str] | None:
+        before = key_form_from(there.extra.get("keys"))
+        refused = before.refuse_layout(layout.topic) if before else None
+        return (f"{there.object}: {refused[0]}", refused[1]) if refused else None
+
     # Reading
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
@@ -134,7 +140,8 @@ class KafkaTarget(Target):
         """The registry decides whether it takes the schemas."""
         columns = [column for column in write.columns if column.name in written]
         rows = topic_rows(_name(object), write.layout.topic, write.mode, write.key, columns)
-        return confirm_schemas(rows, self.registry)
+        there = self.describe([object])[object] if rows.is_merged and rows.parts else None
+        return confirm_schemas(rows, self.registry, key_form_from(there.extra.get("keys")) if there else None)
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         raise TableError(
@@ -196,6 +203,7 @@ class KafkaTarget(Target):
                 return already_committed(newest.commit, job.record)
             check_base(job.record.table, newest.commit.name if newest else "", job.base)
             form = form_of(_rows_of(job, staged.columns), self.registry)
+            keys = _keys_of(job, form, self._keys_before(job, topic, newest))
             if in_transaction:
                 writer.begin()
                 counts = self._send(writer, staged, form)
@@ -206,7 +214,7 @@ class KafkaTarget(Target):
             if _id(self._topic_of(job)) != _id(topic):
                 raise StoppedByPolicy(f"topic {name} was deleted while it was written", hint="Plan again")
             job.before_commit()
-            record = self._record(job, topic, newest, writer.first)
+            record = replace(self._record(job, topic, newest, writer.first), keys=keys)
             writer.send(COMMITS, Messages([record.to_key()], [record.to_value()]), RECORD_BYTES)
             writer.flush()
             crashpoints.reached("in_commit", job.record.table)
@@ -226,6 +234,11 @@ class KafkaTarget(Target):
         if job.record.void:
             columns, key = (newest.columns, newest.key) if newest else ((), ())
         return Record(commit, _name(job.object), tuple(columns), tuple(key), job.at, first)
+
+    def _keys_before(self, job: WriteJob, topic: Topic | None, newest: Record | None) -> KeyForm | None:
+        """How the last commit to this very topic has written keys."""
+        there = self._identity(topic) if topic is not None else job.record.target_id
+        return newest.keys if newest is not None and newest.commit.target_id == there else None
 
     def _send(self, writer: Writer, staged: Staged, form: Form) -> RowCounts:
         if staged.rows is None:
@@ -283,6 +296,7 @@ class KafkaTarget(Target):
             columns=record.columns if record else (),
             identity=self._identity(topic),
             primary_key=record.key if record else (),
+            extra={"keys": record.keys.document()} if record and record.keys else {},
             system=f"kafka:{self.cluster.id()}",
         )
 
@@ -291,6 +305,20 @@ def _rows_of(job: WriteJob, names: Sequence[str]) -> TopicRows:
     """``names`` are the columns of the batch, of which a void has none."""
     written = [column for column in job.columns if column.name in names]
     return topic_rows(_name(job.object), job.layout.topic, job.mode, job.key, written)
+
+
+def _keys_of(job: WriteJob, form: Form, before: KeyForm | None) -> KeyForm | None:
+    """How a merge writes keys. Raises :class:`StoppedByPolicy` if the last commit has written them otherwise."""
+    if job.record.void:
+        return before
+    if job.mode != "merge":
+        return None
+    layout = job.layout.topic
+    made = KeyForm(layout.format, form.key_schema)
+    refused = before and (before.refuse_layout(layout) or before.refuse_schema(made.schema or 0))
+    if refused:
+        raise StoppedByPolicy(f"{job.object}: {refused[0]}", hint=refused[1])
+    return made
 
 
 def _name(object: ObjectName) -> str:

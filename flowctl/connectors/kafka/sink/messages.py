@@ -38,7 +38,8 @@ class Messages:
 @dataclass(frozen=True)
 class Form:
     """How rows become messages. ``columns`` are those of a value; without ``key``, messages have no key. ``values`` and
-    ``keys`` serialize the two. ``same`` are headers that all messages have."""
+    ``keys`` serialize the two. ``same`` are headers that all messages have. ``key_schema``: the id that keys begin with
+    (None: they have no registered schema)."""
 
     columns: Sequence[Column]
     key: Sequence[Column] = ()
@@ -46,6 +47,7 @@ class Form:
     values: Serializer = json_text.objects
     keys: Serializer = json_text.objects
     same: Headers = ()
+    key_schema: int | None = None
 
     def messages(self, rows: pa.RecordBatch) -> Iterator[Messages]:
         """In the order of the rows, which may have :data:`OP_COLUMN`: a deleted row is a tombstone."""
