@@ -23,6 +23,7 @@ from flowctl.state.document import TableState
 from tests.plan.worlds import AMOUNT, ID, NEW, OLD, ORDERS, UPDATED_AT, committed, high, plan, recorded, source, world
 from tests.plan.worlds import table as any_table
 
+JSON_KEYS = {"format": "json", "schema": None, "partitions": 6}
 TOPIC = KafkaTarget(Cluster("b1:9092", {}), OpenContext(), CAPABILITIES)
 
 
@@ -106,11 +107,11 @@ def test_a_key_keeps_its_type() -> None:
 @pytest.mark.parametrize(
     ("recorded_as", "format", "registry", "way"),
     [
-        ({"format": "json", "schema": None}, "avro", True, "type: json"),
-        ({"format": "json", "schema": None}, "json", True, "type: json"),
-        ({"format": "json", "schema": 7}, "json", False, "type: json, registry: true"),
-        ({"format": "json", "schema": None}, "json", False, ""),
-        ({"format": "avro", "schema": 7}, "avro", True, ""),
+        (JSON_KEYS, "avro", True, "type: json"),
+        (JSON_KEYS, "json", True, "type: json"),
+        ({**JSON_KEYS, "schema": 7}, "json", False, "type: json, registry: true"),
+        (JSON_KEYS, "json", False, ""),
+        ({**JSON_KEYS, "format": "avro", "schema": 7}, "avro", True, ""),
         (None, "avro", True, ""),  # written before this was recorded
     ],
 )
@@ -119,11 +120,19 @@ def test_a_key_keeps_its_encoding(
 ) -> None:
     spec = table(layout=Layout(topic=TopicLayout(format, registry)))
     seen = written()
-    seen["target"] = replace(seen["target"], extra={"keys": recorded_as} if recorded_as else {})
+    seen["target"] = replace(seen["target"], extra={"partitions": 6, **({"keys": recorded_as} if recorded_as else {})})
     found = step(spec, Observed(source(), **seen), state_of(spec))
     assert (found.hint if isinstance(found, Stopped) else "") == (
         f"Set `format: {{{way}}}` in `to`, or write to a new topic" if way else ""
     )
+
+
+def test_a_plan_says_that_keys_stay_in_the_partitions_of_before() -> None:
+    spec, seen = table(), written()
+    seen["target"] = replace(seen["target"], extra={"partitions": 12, "keys": JSON_KEYS})
+    found = step(spec, Observed(source(), **seen), state_of(spec))
+    assert isinstance(found, Load)
+    assert found.how[-1].endswith("keys stay in the first 6 partitions of 12")
 
 
 @pytest.mark.parametrize(("name", "path"), [("key", "to.key"), ("headers", "to.headers")])

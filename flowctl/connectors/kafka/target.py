@@ -52,6 +52,7 @@ from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
 from flowctl.spec.topic_layout import Delivery
 from flowctl.storage.buffer import Buffer
+from flowctl.text import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,7 +86,10 @@ class KafkaTarget(Target):
     def explain_write(
         self, object: ObjectName, there: TableInfo | None, write: WriteShape, engine: str, conf: Mapping[str, str]
     ) -> str:
-        return _DELIVERIES[write.layout.topic.delivery]
+        keys, text = key_form_from(there.extra.get("keys")) if there else None, _DELIVERIES[write.layout.topic.delivery]
+        if there is None or keys is None or keys.partitions == there.extra["partitions"]:
+            return text
+        return f"{text}; keys stay in the first {counted(keys.partitions, 'partition')} of {there.extra['partitions']}"
 
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
         return _refuse_replacing(info.object) if replaces else None
@@ -203,7 +207,9 @@ class KafkaTarget(Target):
                 return already_committed(newest.commit, job.record)
             check_base(job.record.table, newest.commit.name if newest else "", job.base)
             form = form_of(_rows_of(job, staged.columns), self.registry)
-            keys = _keys_of(job, form, self._keys_before(job, topic, newest))
+            keys = _keys_of(job, form, topic, self._keys_before(job, topic, newest))
+            if keys is not None and topic is not None and keys.partitions != len(topic.partitions):
+                form = replace(form, partitions=keys.partitions)
             if in_transaction:
                 writer.begin()
                 counts = self._send(writer, staged, form)
@@ -291,12 +297,13 @@ class KafkaTarget(Target):
         if topic is None:
             return None
         record = records.get(self._identity(topic))
+        keys = {"keys": record.keys.document()} if record and record.keys else {}
         return TableInfo(
             object=object,
             columns=record.columns if record else (),
             identity=self._identity(topic),
             primary_key=record.key if record else (),
-            extra={"keys": record.keys.document()} if record and record.keys else {},
+            extra={"partitions": len(topic.partitions), **keys},
             system=f"kafka:{self.cluster.id()}",
         )
 
@@ -307,14 +314,15 @@ def _rows_of(job: WriteJob, names: Sequence[str]) -> TopicRows:
     return topic_rows(_name(job.object), job.layout.topic, job.mode, job.key, written)
 
 
-def _keys_of(job: WriteJob, form: Form, before: KeyForm | None) -> KeyForm | None:
-    """How a merge writes keys. Raises :class:`StoppedByPolicy` if the last commit has written them otherwise."""
-    if job.record.void:
+def _keys_of(job: WriteJob, form: Form, topic: Topic | None, before: KeyForm | None) -> KeyForm | None:
+    """How a merge writes keys: in the partitions of the last commit, though the topic may have more by now. Raises
+    :class:`StoppedByPolicy` if the last commit has encoded them otherwise."""
+    if job.record.void or topic is None:
         return before
     if job.mode != "merge":
         return None
     layout = job.layout.topic
-    made = KeyForm(layout.format, form.key_schema)
+    made = KeyForm(layout.format, form.key_schema, before.partitions if before else len(topic.partitions))
     refused = before and (before.refuse_layout(layout) or before.refuse_schema(made.schema or 0))
     if refused:
         raise StoppedByPolicy(f"{job.object}: {refused[0]}", hint=refused[1])

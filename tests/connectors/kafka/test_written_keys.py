@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from flowctl.model.commit import Commit
 from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
-from flowctl.spec.topic_layout import TopicLayout
+from flowctl.spec.topic_layout import Delivery, TopicLayout
 from tests.services import kafka
 
 COLUMNS = (Column("id", types.INT64), Column("name", types.STRING))
@@ -65,6 +66,13 @@ class Merged:
         self.target.commit([Staged(job, batch, batch.names)])
         self.seq += 1
 
+    def wait_for_partitions(self, total: int) -> None:
+        """A broker answers before its own metadata has them."""
+        end = time.monotonic() + 30
+        while len(self.target.cluster.topics([self.topic])[self.topic].partitions) != total:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
     def void(self) -> None:
         record = Commit(self.topic, "t", self.seq + 1, f"i{self.seq + 1}", self.info.identity, VersionPosition(1))
         self.target.void(WriteJob(record, self.info.object, "merge", (), ("id",)))
@@ -72,8 +80,14 @@ class Merged:
 
     @property
     def record(self) -> Record:
-        (found,) = read_records(self.target.cluster, lambda one: one.topic == self.topic)
-        return found
+        """That of the last commit. It is decided before its topics show it."""
+        end = time.monotonic() + 30
+        while True:
+            for found in read_records(self.target.cluster, lambda one: one.topic == self.topic):
+                if found.commit.seq == self.seq:
+                    return found
+            assert time.monotonic() < end
+            time.sleep(0.05)
 
     def confirm(self, layout: TopicLayout) -> str:
         job = WriteJob(self.record.commit, self.info.object, "merge", COLUMNS, ("id",), layout=Layout(topic=layout))
@@ -108,6 +122,25 @@ def test_another_schema_of_keys_is_not_written(merged: Merged, monkeypatch: pyte
     with pytest.raises(StoppedByPolicy, match=said):
         merged.write(AVRO, ("D", 1, None))
     assert len(kafka.received(merged.address, merged.topic)) == 1
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_keys_stay_in_their_partitions_when_others_are_added(merged: Merged, delivery: Delivery) -> None:
+    layout, ids = replace(JSON, delivery=delivery), range(20)
+    kafka.add_partitions(merged.address, merged.topic, 3)
+    merged.wait_for_partitions(3)
+    merged.write(layout, *(("U", id, "a") for id in ids))
+    kafka.add_partitions(merged.address, merged.topic, 8)
+    merged.wait_for_partitions(8)
+    merged.write(layout, *(("U", id, "b") for id in ids))
+    merged.void()
+    merged.write(layout, *(("D", id, None) for id in ids))
+    found: dict[bytes | None, list[int]] = {}
+    for one in kafka.received(merged.address, merged.topic):
+        found.setdefault(one.key, []).append(one.partition)
+    assert [len(places) for places in found.values()] == [3] * len(ids)
+    assert {len(set(places)) for places in found.values()} == {1}
+    assert {places[0] for places in found.values()} == {0, 1, 2}
 
 
 def test_keys_of_before_they_were_recorded_are_as_they_are(merged: Merged, monkeypatch: pytest.MonkeyPatch) -> None:

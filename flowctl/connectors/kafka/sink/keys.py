@@ -1,5 +1,6 @@
-"""How consumers of a merged topic find the row of a message: by the bytes of its key. Equal keys of all commits must
-have equal bytes, or a row that was updated or deleted stays under its old ones."""
+"""How consumers of a merged topic find the row of a message: by the bytes of its key, in the partition that these
+choose. Equal keys of all commits must have equal bytes and be in one partition, or a row that was updated or deleted
+stays as it was."""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ from flowctl.spec.topic_layout import MessageFormat, TopicLayout
 
 @dataclass(frozen=True)
 class KeyForm:
-    """``format`` is that of the keys, ``schema`` the id that they begin with (None: they have no registered schema)."""
+    """``format`` is that of the keys, ``schema`` the id that they begin with (None: they have no registered schema).
+    ``partitions``: how many partitions, the first ones, keys are distributed over."""
 
     format: MessageFormat
     schema: int | None
+    partitions: int
 
     def document(self) -> dict[str, Any]:
-        return {"format": self.format, "schema": self.schema}
+        return {"format": self.format, "schema": self.schema, "partitions": self.partitions}
 
     def refuse_layout(self, layout: TopicLayout) -> tuple[str, str] | None:
         """Why a commit with ``layout`` cannot follow, and what to do; None if it can."""
@@ -43,7 +46,7 @@ class KeyForm:
 
 def key_form_from(document: Mapping[str, Any] | None) -> KeyForm | None:
     """None: written before this was recorded, or not merged."""
-    return KeyForm(document["format"], document["schema"]) if document else None
+    return KeyForm(document["format"], document["schema"], document["partitions"]) if document else None
 
 
 def _described(format: MessageFormat, is_registered: bool) -> str:

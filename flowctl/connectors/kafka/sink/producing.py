@@ -60,6 +60,8 @@ class Sender:
                 if size > most_bytes:
                     raise too_large(f"a message of {size:,} bytes", most_bytes)
                 more: dict[str, Any] = {} if headers is None else {"headers": list(headers[at])}
+                if messages.partitions is not None:
+                    more["partition"] = messages.partitions[at]
                 more |= self._reporting()
                 while True:
                     try:
