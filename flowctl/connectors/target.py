@@ -22,6 +22,7 @@ from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.connectors.undecoded import UndecodedRows
 from flowctl.engine.batch import Batch
 from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model import reserved
 from flowctl.model.mode import Mode
 from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Column, ObjectName, TableInfo
@@ -301,6 +302,12 @@ class Target(TargetRules):
     def why_unwritable(self, object: ObjectName, mode: Mode) -> TableError | None:
         """Why this user may not write in ``mode``, as far as is known without writing; None if no obstacle is known."""
         return None
+
+    def refuse_letters(self, there: TableInfo) -> tuple[str, str] | None:
+        """Why dead letters cannot be kept in what exists in their place, and what to do; None if they can."""
+        if {column.name.lower() for column in there.columns} >= reserved.LETTERS:
+            return None
+        return "exists and was not made by flowctl", "Rename or drop it, or give the dead letters another `to`"
 
     def lease_folder(self, object: ObjectName) -> str | None:
         """URL of the folder for the table's own lease log, if only one driver may write a table; None if the target

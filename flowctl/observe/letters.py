@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from flowctl.connectors.target import Target
 from flowctl.errors import FlowctlError, StoppedByPolicy
-from flowctl.model import reserved
 from flowctl.observe.asking import Connections
 from flowctl.observe.world import Observed
 from flowctl.spec.spec import DeadLetters, TableSpec, TargetRef
@@ -45,14 +44,7 @@ def _why_not(connections: Connections, letters: DeadLetters, to: TargetRef) -> F
 def _refused(target: Target, letters: DeadLetters, to: TargetRef) -> FlowctlError | None:
     there = target.describe([to.object])[to.object]
     if there is None:
-        refused = target.refuse_create(to.object, letters.layout)
-        if refused is None:
-            return None
-        why, hint = refused
-        return StoppedByPolicy(f"dead letters: {why}", hint=hint)
-    if target.is_log or {column.name.lower() for column in there.columns} >= reserved.LETTERS:
-        return None
-    return StoppedByPolicy(
-        f"{to}, which is for dead letters, exists and was not made by flowctl",
-        hint="Rename or drop it, or give the dead letters another `to`",
-    )
+        absent = target.refuse_create(to.object, letters.layout)
+        return StoppedByPolicy(f"dead letters: {absent[0]}", hint=absent[1]) if absent else None
+    refused = target.refuse_letters(there)
+    return StoppedByPolicy(f"{to}, which is for dead letters, {refused[0]}", hint=refused[1]) if refused else None

@@ -33,6 +33,7 @@ from flowctl.connectors.kafka.sink.messages import Form, Messages
 from flowctl.connectors.kafka.sink.tasks import Sent, Task, headers_of, send_at_least_once
 from flowctl.connectors.kafka.sink.topics import (
     RECORD_BYTES,
+    compaction,
     create_statement,
     create_topic,
     find_topics,
@@ -141,11 +142,19 @@ class KafkaTarget(Target):
         return TableError(f"this user may not write topic {object}", hint=f"Let it DESCRIBE and WRITE {object}")
 
     def confirm_write(self, object: ObjectName, write: WriteShape, written: Sequence[str]) -> str:
-        """The registry decides whether it takes the schemas."""
+        """The topic decides whether it takes messages without a key, the registry whether it takes the schemas."""
         columns = [column for column in write.columns if column.name in written]
         rows = topic_rows(_name(object), write.layout.topic, write.mode, write.key, columns)
-        there = self.describe([object])[object] if rows.is_merged and rows.parts else None
+        there = self.describe([object])[object] if (rows.is_merged and rows.parts) or not rows.key else None
+        if there is not None and not rows.key and (what := compaction(self.cluster, rows.topic)):
+            hint = "Set `to.key`, or write to a topic that is not compacted"
+            raise StoppedByPolicy(f"topic {rows.topic} {what}: it takes no messages without a key", hint=hint)
         return confirm_schemas(rows, self.registry, key_form_from(there.extra.get("keys")) if there else None)
+
+    def refuse_letters(self, there: TableInfo) -> tuple[str, str] | None:
+        if what := compaction(self.cluster, _name(there.object)):
+            return f"{what}, and loses those with equal keys", "Set it to delete, or give the dead letters another `to`"
+        return None
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         raise TableError(

@@ -189,4 +189,8 @@ _HINTS: Mapping[str, str] = {
     ),
     "TOPIC_AUTHORIZATION_FAILED": "Let this user DESCRIBE, READ and WRITE the topic and `_flowctl_commits`",
     "CLUSTER_AUTHORIZATION_FAILED": "Let this user IDEMPOTENT_WRITE on the cluster",
+    "INVALID_RECORD": (
+        "Set `to.key` if the topic is compacted (`cleanup.policy`): it takes no messages without a key; otherwise, look"
+        " at the brokers' logs"
+    ),
 }
