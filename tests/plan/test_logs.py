@@ -135,6 +135,28 @@ def test_a_plan_says_that_keys_stay_in_the_partitions_of_before() -> None:
     assert found.how[-1].endswith("keys stay in the first 6 partitions of 12")
 
 
+@pytest.mark.parametrize(
+    ("keys", "hint"),
+    [
+        ({"target": TargetRef("bus", ("orders.v2",))}, "Send everything to bus:orders.v2 with `"),
+        ({"where": "amount > 0"}, "Continue from here with `"),
+        ({"key": ("id", "amount")}, "Continue from here with `"),
+    ],
+)
+def test_a_changed_definition_offers_no_full_refresh(keys: dict[str, Any], hint: str) -> None:
+    found = step(table(**keys), Observed(source(), **written()), state_of(table()))
+    assert isinstance(found, Stopped)
+    assert found.hint.startswith(hint) and "--full-refresh" not in found.hint
+    assert "--accept-definition`" in found.hint
+
+
+def test_another_target_than_state_has_offers_no_full_refresh() -> None:
+    spec = table()
+    found = step(spec, Observed(source(), **written()), replace(state_of(spec), seq=7))
+    assert isinstance(found, Stopped)
+    assert "state adopt" in found.hint and "--full-refresh" not in found.hint
+
+
 @pytest.mark.parametrize(("name", "path"), [("key", "to.key"), ("headers", "to.headers")])
 def test_columns_of_keys_and_headers_exist(name: str, path: str) -> None:
     layout = Layout(topic=TopicLayout(create=TopicCreation(), **{name: ("amuont",)}))
