@@ -192,7 +192,7 @@ class KafkaTarget(Target):
         folder = self._buffer.folder(f"letters-{job.record.table}-{job.record.seq}")
         in_order = frame.orderBy("_topic", "_partition", "_offset")
         rows = computed(in_order, OnEngine(in_order), lambda: folder)
-        send_letters(self.cluster, record_batches(rows), folder.rows(), job)
+        send_letters(self.cluster, record_batches(rows), (folder.rows(), folder.bytes()), job)
 
     @property
     def _buffer(self) -> Buffer:
@@ -206,8 +206,8 @@ class KafkaTarget(Target):
         ensure_commits(self.cluster)
         topic = self._topic_of(job)
         in_transaction = job.layout.topic.delivery == "exactly_once"
-        count = _count(staged.rows) if in_transaction else 1
-        limits = Limits(count, message_bytes(self.cluster, name if topic else COMMITS))
+        count, volume = _size(staged.rows) if in_transaction else (1, 0)
+        limits = Limits(count, message_bytes(self.cluster, name if topic else COMMITS), volume)
         with open_writer(self.cluster, f"flowctl.{job.record.lineage}.{job.record.table}", limits) as writer:
             writer.take_over()
             delays.pause()
@@ -352,14 +352,15 @@ def _id(topic: Topic | None) -> str:
     return topic.id if topic is not None else ""
 
 
-def _count(rows: Batch | None) -> int:
+def _size(rows: Batch | None) -> tuple[int, int]:
+    """Rows and bytes, as far as they are known."""
     match rows:
         case None:
-            return 0
+            return 0, 0
         case InMemory(held):
-            return int(held.num_rows)
+            return int(held.num_rows), int(held.nbytes)
         case OnEngine(_, folder):
-            return folder.rows() if folder is not None else 0
+            return (folder.rows(), folder.bytes()) if folder is not None else (0, 0)
 
 
 def _refuse_replacing(object: ObjectName) -> StoppedByPolicy:

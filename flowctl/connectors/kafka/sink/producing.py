@@ -155,6 +155,7 @@ def open_sender(cluster: Cluster, most_bytes: int) -> Iterator[Sender]:
     settings = {
         "enable.idempotence": True,
         "message.timeout.ms": _PATIENCE * 1000,
+        "queue.buffering.max.kbytes": 16_384 + 2 * most_bytes // 1024,  # a full one takes a while if they are slow
         "delivery.report.only.error": True,
         "on_delivery": on_delivery,
     }
