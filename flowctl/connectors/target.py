@@ -22,6 +22,7 @@ from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.connectors.undecoded import UndecodedRows
 from flowctl.engine.batch import Batch
 from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model import reserved
 from flowctl.model.mode import Mode
 from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Column, ObjectName, TableInfo
@@ -224,9 +225,10 @@ class TargetRules(ABC):
         """Why the table cannot be written exactly; None if it can. ``replaces``: the whole content is replaced."""
         return None
 
-    def refuse_key(self, there: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
+    def refuse_key(self, there: TableInfo, key: Sequence[str], layout: Layout) -> tuple[str, str] | None:
         """Why rows of the existing table cannot be found by ``key``, and what to do: flowctl tells keys apart by their
-        texts, and a column of the table takes different texts for equal. None if they can."""
+        texts, and a column of the table takes different texts for equal; or ``layout`` encodes keys in another way than
+        the messages of a log have them. None if they can."""
         return None
 
     def most_columns(self, mode: Mode) -> int | None:
@@ -302,6 +304,12 @@ class Target(TargetRules):
     def why_unwritable(self, object: ObjectName, mode: Mode) -> TableError | None:
         """Why this user may not write in ``mode``, as far as is known without writing; None if no obstacle is known."""
         return None
+
+    def refuse_letters(self, there: TableInfo) -> tuple[str, str] | None:
+        """Why dead letters cannot be kept in what exists in their place, and what to do; None if they can."""
+        if {column.name.lower() for column in there.columns} >= reserved.LETTERS:
+            return None
+        return "exists and was not made by flowctl", "Rename or drop it, or give the dead letters another `to`"
 
     def lease_folder(self, object: ObjectName) -> str | None:
         """URL of the folder for the table's own lease log, if only one driver may write a table; None if the target

@@ -66,7 +66,9 @@ def observe(
         lambda name: _Look(connections, name, spec, state, documents, resolved, estimate, blobs).at(tables),
         _connections(tables),
     )
-    observed = with_letters({table.id: _merge(table, looked) for table in tables}, tables, connections)
+    known = {id: one for document in (state, *documents.values()) for id, one in document.tables.items()}
+    recorded = {table.id: known[table.id].target_id for table in resolved.tables if table.id in known}
+    observed = with_letters({table.id: _merge(table, looked) for table in tables}, tables, connections, recorded)
     asked = {name: info for seen in looked.values() for name, info in seen.streams.items()}
     unlisted = {  # which tables it captures is not known: it must not pass over any
         name: discovery.failures[table.id]

@@ -134,7 +134,9 @@ def _next_steps_for_another_type(change: SchemaChange, case: Case) -> str:
     ways = ["Declare its type under `columns.types`"]
     if change.column not in case.table.key:
         ways.append("set the policy to text")
-    if case.table.mode != "scd2":
+    if case.rules.is_log:
+        ways.append("write to a new topic")
+    elif case.table.mode != "scd2":
         ways.append(f"rebuild it with --full-refresh {case.table.id}" if _can_be_another_type(change, case) else again)
     return ", ".join(ways[:-1]) + f", or {ways[-1]}" if len(ways) > 1 else ways[0]
 

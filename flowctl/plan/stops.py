@@ -13,13 +13,12 @@ from flowctl.model.commit import Commit, Intent
 from flowctl.model.sidecars import OBSERVED
 from flowctl.model.step import Stopped, StoppedBy
 from flowctl.model.table_info import TableInfo, same_identity
-from flowctl.plan.acceptance import refusal
 from flowctl.plan.appending import appending_twice
 from flowctl.plan.case import Case
 from flowctl.plan.column_names import unprotected_column, unread_column
-from flowctl.plan.definition import differences, of_stream, of_topic
 from flowctl.plan.finding import Stop
 from flowctl.plan.projection import projection, taken_name
+from flowctl.plan.redefinition import is_moved, stop_if_redefined
 from flowctl.plan.restored import unfinished_restoration
 from flowctl.plan.shape import known_columns, recorded_target
 from flowctl.resolve.names import own_columns
@@ -114,7 +113,7 @@ def _coarse_key(case: Case) -> Stop | None:
     target = case.observed.target
     if target is None or case.table.mode not in ("merge", "scd2"):
         return None
-    refused = case.rules.refuse_key(target, case.table.key)
+    refused = case.rules.refuse_key(target, case.table.key, case.table.layout)
     return Stop(*refused, "key") if refused else None
 
 
@@ -132,7 +131,7 @@ def _target_moved(case: Case) -> Stop | None:
         return None if case.replaces else unfinished_restoration(case)
     if case.begun_refresh is not None:
         return _moved_since_refresh(case, case.begun_refresh)
-    if _moved(case):
+    if is_moved(case):
         return None
     if target is None:
         return _gone(case) if expected and not state.forgotten else None
@@ -165,9 +164,8 @@ def _gone(case: Case) -> Stop:
 
 
 def _next_steps(case: Case) -> str:
-    adopt = case.state_command("adopt")
-    refresh = f"--full-refresh {case.table.id} reads everything again"
-    return f"{adopt} takes the sequence number and position from the target; {refresh}"
+    adopt = f"{case.state_command('adopt')} takes the sequence number and position from the target"
+    return adopt if case.rules.is_log else f"{adopt}; --full-refresh {case.table.id} reads everything again"
 
 
 def _moved_since_refresh(case: Case, begun: Intent) -> Stop | None:
@@ -217,29 +215,6 @@ def _history_without_observations(case: Case) -> Stop | None:
         f"{case.table.target} is a history, and {there}, which its versions are derived from, does not exist",
         f"{way} to {there}, or restore it; if it is lost, begin a new history under another `to`",
         "to",
-    )
-
-
-def _definition_changed(case: Case) -> Stop | None:
-    recorded = case.begun.definition if case.begun else case.state.definition
-    if case.full_refresh or not recorded or not (what := "; ".join(differences(recorded, case.definition))):
-        return None
-    accept = case.state_command("set", "--accept-definition")
-    refused = refusal(recorded, case.definition, case.state.position)
-    if refused and of_stream(case.definition) and case.table.mode != "append":
-        again = case.state_command("resnapshot")
-        return Stop(f"the definition changed: {what}", f"{again} reads the table again: {refused}", "from")
-    if refused and of_topic(case.definition) and case.table.mode == "append":
-        new = case.state_command("set", "--accept-definition", "--position", "beginning")
-        return Stop(
-            f"the definition changed: {what}",
-            f"Append the messages of the new topic to those of the old one: {new}; or replace these with"
-            f" --full-refresh {case.table.id}",
-            "from",
-        )
-    way = f"it cannot continue from here: {refused}" if refused else f"continue from here with {accept}"
-    return Stop(
-        f"the definition changed: {what}", f"Read all again under it with --full-refresh {case.table.id}; {way}"
     )
 
 
@@ -325,12 +300,6 @@ def _own_names_are_taken(case: Case) -> Stop | None:
     return Stop(*taken, "columns") if taken else None
 
 
-def _moved(case: Case) -> bool:
-    """Whether the spec names another target than the recorded one: the definition has changed, no target is missing."""
-    recorded = case.state.definition
-    return bool(recorded.get("to", case.definition["to"]) != case.definition["to"])
-
-
 def _no_history(case: Case) -> Stop | None:
     """Rows of another mode were accepted or adopted as a history: there are no versions to continue."""
     if not case.lacks_history or case.full_refresh or case.pending:
@@ -350,7 +319,7 @@ def _is_ours(case: Case, target: TableInfo) -> bool:
         return True
     if refresh is not None and _is_what_begun_writes(target, refresh):
         return True
-    if _moved(case):
+    if is_moved(case):
         return same_identity(target.identity, state.target_id)
     if state.target_id:
         return True
@@ -385,7 +354,7 @@ REASONS: tuple[Reason, ...] = (
     _target_moved,
     _not_created,
     _history_without_observations,
-    _definition_changed,
+    stop_if_redefined,
     _letters_elsewhere,
     _no_history,
     appending_twice,

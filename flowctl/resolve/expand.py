@@ -52,20 +52,21 @@ def expand(tables: Sequence[TableSpec], discovered: Mapping[str, Sequence[Object
             matches = _matches(table, discovered[table.id])
             if not matches and not table.allow_none:
                 unmatched.append(table)
-            concrete = (_make_concrete(table, object) for object in matches)
+            concrete = (made_concrete(table, object) for object in matches)
             expanded.extend(one for one in concrete if one.id not in exact)
     return Expansion(tuple(expanded), tuple(unmatched), (*_bad_ids(expanded), *_repeated_ids(expanded)))
 
 
 def _matches(pattern: TableSpec, objects: Sequence[ObjectName]) -> list[ObjectName]:
-    return [object for object in objects if not any(_is_excluded(object, glob) for glob in pattern.exclude)]
+    return [object for object in objects if not is_excluded(object, pattern.exclude)]
 
 
-def _is_excluded(object: ObjectName, glob: str) -> bool:
-    return fnmatchcase(object.parts[-1], glob) or fnmatchcase(str(object), glob)
+def is_excluded(object: ObjectName, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(object.parts[-1], glob) or fnmatchcase(str(object), glob) for glob in globs)
 
 
-def _make_concrete(pattern: TableSpec, object: ObjectName) -> TableSpec:
+def made_concrete(pattern: TableSpec, object: ObjectName) -> TableSpec:
+    """The table of ``pattern`` for an object that it matches."""
     assert isinstance(pattern.source, ObjectSource)
     source = replace(pattern.source, parts=object.parts, is_glob=False)
     names = names_of(source)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic
 from flowctl.model import reserved
 from flowctl.model.sidecars import DEAD_LETTERS, OBSERVED, QUARANTINE
 from flowctl.model.table_info import ObjectName
+from flowctl.resolve.expand import is_excluded, made_concrete
+from flowctl.spec.names import is_pattern
 from flowctl.spec.semantics import same_target
 from flowctl.spec.spec import Connection, ObjectSource, Spec, TableSpec, TargetRef
 
@@ -55,6 +58,9 @@ def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
         return registry.place(connection, object, spec.base_dir)
 
     yield from find_shared(tables, spec.connections, place_of)
+    for pattern in spec.tables:
+        if is_pattern(pattern.id):
+            yield from _matches_own(pattern, spec.connections, place_of)
 
 
 def find_shared(
@@ -88,6 +94,38 @@ def find_shared(
         to = table.dead_letters.to if table.dead_letters is not None else None
         if to is not None and (why := _taken_by_others(table, to, written, connections, place_of)):
             yield Diagnostic(why, "Give its dead letters another `to`", table.mark_of("dead_letters.to"), "same-target")
+
+
+def _matches_own(pattern: TableSpec, connections: Mapping[str, Connection], place_of: PlaceOf) -> Iterator[Diagnostic]:
+    """Yields a diagnostic for each place that the tables of ``pattern`` write, and that it would find in the next run:
+    each run would add a table. Looks at one name that the pattern matches."""
+    source = pattern.source
+    if not isinstance(source, ObjectSource):
+        return
+    found = ObjectName(tuple(re.sub(r"[*?]", "x", part) for part in source.parts))
+    one, many = (place_of(connections[source.connection], object) for object in (found, ObjectName(source.parts)))
+    if one is None or many is None:
+        return
+    table = replace(made_concrete(pattern, found), source=source)
+    places = [("to", "", table.target)]
+    if table.dead_letters is not None and table.dead_letters.to is not None:
+        places.append(("dead_letters.to", " for dead letters", table.dead_letters.to))
+    for path, what, to in places:
+        place = place_of(connections[to.connection], to.object)
+        if place is None or place == one or is_excluded(to.object, pattern.exclude):
+            continue
+        if _matches(many, place) or _reads(table, place, connections, place_of):
+            yield Diagnostic(
+                f"`{pattern.id}` reads {source}, which matches {to}, where it writes{what}",
+                f"Exclude it: `exclude: [{_glob_of(to, found)}]`, or give it another `to`",
+                pattern.mark_of(path),
+                "same-target",
+            )
+
+
+def _glob_of(to: TargetRef, found: ObjectName) -> str:
+    """What excludes ``to`` and the same of every other name than ``found``."""
+    return f'"{to.parts[-1].replace(found.parts[-1], "*")}"'
 
 
 def _taken_by_others(

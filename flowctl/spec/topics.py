@@ -37,7 +37,8 @@ def check_topic(table: Node, findings: Findings) -> None:
 
 
 def check_written(table: Node, findings: Findings) -> None:
-    """How a table writes its topic."""
+    """How a table writes topics: its own, and that of its dead letters."""
+    _check_compaction(table, findings)
     format = table.get("to.format")
     if format is None or "type" not in format.entries:
         return
@@ -49,6 +50,24 @@ def check_written(table: Node, findings: Findings) -> None:
     elif "subject" in format.entries and not is_registered:
         what, hint = "`subject` is of a registry, which is not used", "Remove it, or set `registry: true`"
         findings.error(format.entries["subject"].place, what, hint, "unusable-key")
+
+
+def _check_compaction(table: Node, findings: Findings) -> None:
+    """A compacted topic keeps the last message of each key, and takes none without one."""
+    mode, policy = table.entries.get("mode"), _compaction(table, "to")
+    if policy is not None and mode is not None and mode.text == "append" and table.get("to.key") is None:
+        what, hint = "a compacted topic takes no messages without a key", "Add `key: […]` to `to`, or remove it"
+        findings.error(policy, what, hint, "unusable-value")
+    if (policy := _compaction(table, "dead_letters.to")) is not None:
+        what = "a compacted topic loses dead letters, and takes none without a key"
+        findings.error(policy, what, "Remove it", "unusable-value")
+
+
+def _compaction(table: Node, to: str) -> Node | None:
+    """The `cleanup.policy` with which a topic is created, if it is compacted."""
+    config = table.get(f"{to}.create.config")
+    policy = config.entries.get("cleanup.policy") if config is not None else None
+    return policy if policy is not None and "compact" in policy.text else None
 
 
 def check_registries(registries: Collection[str], tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:

@@ -24,6 +24,7 @@ from flowctl.storage.urls import scheme
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 FOLDER = "buffer"
 #: A row group is written when it reaches this size (Arrow bytes): large enough to read fast, small enough to hold in
@@ -135,13 +136,20 @@ class BufferFolder:
 
     def rows(self) -> int:
         """The number of rows in all segments, from their footers."""
+        return sum(footer.num_rows for footer in self._footers())
+
+    def bytes(self) -> int:
+        """How large the rows of all segments are, before they are compressed."""
+        return sum(
+            footer.row_group(at).total_byte_size for footer in self._footers() for at in range(footer.num_row_groups)
+        )
+
+    def _footers(self) -> Iterator[pq.FileMetaData]:
         import pyarrow.parquet as pq
 
-        count = 0
         for path in self.segments():
             with self.fs.open(path, "rb") as file:
-                count += pq.read_metadata(file).num_rows
-        return count
+                yield pq.read_metadata(file)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of all segments, in the order of their names, with all columns or only ``columns``; holds one batch

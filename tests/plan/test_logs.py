@@ -18,11 +18,12 @@ from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.types import DataType
 from flowctl.observe.world import Observed
 from flowctl.spec.spec import Layout, TableSpec, TargetRef
-from flowctl.spec.topic_layout import TopicCreation, TopicLayout
+from flowctl.spec.topic_layout import MessageFormat, TopicCreation, TopicLayout
 from flowctl.state.document import TableState
 from tests.plan.worlds import AMOUNT, ID, NEW, OLD, ORDERS, UPDATED_AT, committed, high, plan, recorded, source, world
 from tests.plan.worlds import table as any_table
 
+JSON_KEYS = {"format": "json", "schema": None, "partitions": 6}
 TOPIC = KafkaTarget(Cluster("b1:9092", {}), OpenContext(), CAPABILITIES)
 
 
@@ -101,6 +102,59 @@ def test_a_key_keeps_its_type() -> None:
     assert isinstance(found, Stopped)
     assert "it is part of the messages' key" in found.reason
     assert found.hint == "Keep its type with `columns: {types: …}`, or write to a new topic"
+
+
+@pytest.mark.parametrize(
+    ("recorded_as", "format", "registry", "way"),
+    [
+        (JSON_KEYS, "avro", True, "type: json"),
+        (JSON_KEYS, "json", True, "type: json"),
+        ({**JSON_KEYS, "schema": 7}, "json", False, "type: json, registry: true"),
+        (JSON_KEYS, "json", False, ""),
+        ({**JSON_KEYS, "format": "avro", "schema": 7}, "avro", True, ""),
+        (None, "avro", True, ""),  # written before this was recorded
+    ],
+)
+def test_a_key_keeps_its_encoding(
+    recorded_as: dict[str, Any] | None, format: MessageFormat, registry: bool, way: str
+) -> None:
+    spec = table(layout=Layout(topic=TopicLayout(format, registry)))
+    seen = written()
+    seen["target"] = replace(seen["target"], extra={"partitions": 6, **({"keys": recorded_as} if recorded_as else {})})
+    found = step(spec, Observed(source(), **seen), state_of(spec))
+    assert (found.hint if isinstance(found, Stopped) else "") == (
+        f"Set `format: {{{way}}}` in `to`, or write to a new topic" if way else ""
+    )
+
+
+def test_a_plan_says_that_keys_stay_in_the_partitions_of_before() -> None:
+    spec, seen = table(), written()
+    seen["target"] = replace(seen["target"], extra={"partitions": 12, "keys": JSON_KEYS})
+    found = step(spec, Observed(source(), **seen), state_of(spec))
+    assert isinstance(found, Load)
+    assert found.how[-1].endswith("keys stay in the first 6 partitions of 12")
+
+
+@pytest.mark.parametrize(
+    ("keys", "hint"),
+    [
+        ({"target": TargetRef("bus", ("orders.v2",))}, "Send everything to bus:orders.v2 with `"),
+        ({"where": "amount > 0"}, "Continue from here with `"),
+        ({"key": ("id", "amount")}, "Continue from here with `"),
+    ],
+)
+def test_a_changed_definition_offers_no_full_refresh(keys: dict[str, Any], hint: str) -> None:
+    found = step(table(**keys), Observed(source(), **written()), state_of(table()))
+    assert isinstance(found, Stopped)
+    assert found.hint.startswith(hint) and "--full-refresh" not in found.hint
+    assert "--accept-definition`" in found.hint
+
+
+def test_another_target_than_state_has_offers_no_full_refresh() -> None:
+    spec = table()
+    found = step(spec, Observed(source(), **written()), replace(state_of(spec), seq=7))
+    assert isinstance(found, Stopped)
+    assert "state adopt" in found.hint and "--full-refresh" not in found.hint
 
 
 @pytest.mark.parametrize(("name", "path"), [("key", "to.key"), ("headers", "to.headers")])

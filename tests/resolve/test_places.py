@@ -103,6 +103,42 @@ def test_other_files_below_a_pattern_are_none(folder: Path, source: str, to: str
 
 
 @pytest.mark.parametrize(
+    ("table", "matched", "excluded"),
+    [
+        ("'${table}.clean': {from: 'bus:in.*', to: bus}", "bus:in.x.clean, where it writes", "*.clean"),
+        ("'${table}_copy': {from: 'one:t*', to: two}", "two:tx_copy, where it writes", "*_copy"),
+        ("'${table}': {from: 'pg:public.*', to: 'ro:public.${table}_2'}", "ro:public.x_2, where it writes", "*_2"),
+        ("'${table}': {from: 'lake:*', to: 'pond:${table}_copy'}", "pond:x_copy, where it writes", "*_copy"),
+        (
+            "'${table}': {from: 'bus:in.*', to: lake, dead_letters: {to: bus:in.dead}}",
+            "bus:in.dead, where it writes for dead letters",
+            "in.dead",
+        ),
+    ],
+)
+def test_a_pattern_that_finds_what_it_writes(folder: Path, table: str, matched: str, excluded: str) -> None:
+    mode = "mode: append" if "bus:" in table else "mode: truncate"
+    (found,) = findings(folder, f"{table[:-1]}, {mode}}}")
+    assert matched in found
+    assert findings(folder, f"{table[:-1]}, {mode}, exclude: ['{excluded}']}}") == []
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "'${table}_copy': {from: 'one:t?', to: two, mode: truncate}",
+        "'copy_${table}': {from: 'one:t*', to: two, mode: truncate}",
+        "'${table}': {from: 'one:t*', to: 'src:${table}_copy', mode: truncate}",
+        "'${table}': {from: 'pg:public.*', to: 'pg:other.${table}', mode: truncate}",
+        "'${table}': {from: 'bus:in.*', to: lake, mode: append, dead_letters: {to: bus:dead}}",
+        "'${table}': {from: 'inbox:*.csv', to: inbox, mode: append}",
+    ],
+)
+def test_a_pattern_that_does_not_find_what_it_writes(folder: Path, table: str) -> None:
+    assert findings(folder, table) == []
+
+
+@pytest.mark.parametrize(
     ("outer", "inner"), [("inbox:x", "inbox:x/y"), ("lake:x", "pond:x/y/z"), ("lake:x", "inbox:x/y")]
 )
 def test_a_table_in_the_folder_of_another_is_found(folder: Path, outer: str, inner: str) -> None:

@@ -170,5 +170,6 @@ def test_a_part_is_removed_before_the_rest(buffer: Buffer) -> None:
     with buffer.part() as one, buffer.part() as two:
         inner = [written(one), written(two)]
         assert [folder.rows() for folder in inner] == [3, 3]
+        assert all(0 < folder.bytes() < 10_000 for folder in inner)
         assert len({kept.url, *(folder.url for folder in inner)}) == 3
     assert [len(folder.segments()) for folder in (kept, *inner)] == [1, 0, 0]

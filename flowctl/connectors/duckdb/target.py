@@ -55,7 +55,7 @@ class DuckdbTarget(EmbeddedTarget[DuckdbSession]):
     def refuse_change(self, info: TableInfo, change: SchemaChange) -> SchemaChange | None:
         return refusals.refuse_change(info, change)
 
-    def refuse_key(self, there: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
+    def refuse_key(self, there: TableInfo, key: Sequence[str], layout: Layout) -> tuple[str, str] | None:
         return refusals.refuse_key(there, key)
 
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:

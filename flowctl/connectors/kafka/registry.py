@@ -44,10 +44,11 @@ class Schema:
 @dataclass(frozen=True)
 class Standing:
     """A schema and its subject: ``version`` is the one that it is, or would become; ``refused``: the subject's
-    compatibility does not allow it."""
+    compatibility does not allow it. ``id``, of a registered one."""
 
     version: int
     kind: Literal["registered", "new", "refused"]
+    id: int | None = None
 
 
 class Registry:
@@ -94,7 +95,7 @@ class Registry:
 
         given = Given(text, kind)
         if found := self._asked(lambda: self._client.lookup_schema(subject, given)):
-            return Standing(found.version, "registered")
+            return Standing(found.version, "registered", found.schema_id)
         newest = self.latest(subject)
         if newest is None:
             return Standing(1, "new")

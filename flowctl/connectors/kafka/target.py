@@ -28,10 +28,12 @@ from flowctl.connectors.kafka.client import COMMITS, Cluster, Topic
 from flowctl.connectors.kafka.registry import Registry
 from flowctl.connectors.kafka.sink.commit_log import Record, ensure_commits, key_of, read_records
 from flowctl.connectors.kafka.sink.formats import TopicRows, confirm_schemas, form_of, topic_rows
+from flowctl.connectors.kafka.sink.keys import KeyForm, key_form_from
 from flowctl.connectors.kafka.sink.messages import Form, Messages
 from flowctl.connectors.kafka.sink.tasks import Sent, Task, headers_of, send_at_least_once
 from flowctl.connectors.kafka.sink.topics import (
     RECORD_BYTES,
+    compaction,
     create_statement,
     create_topic,
     find_topics,
@@ -51,6 +53,7 @@ from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
 from flowctl.spec.topic_layout import Delivery
 from flowctl.storage.buffer import Buffer
+from flowctl.text import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,10 +87,18 @@ class KafkaTarget(Target):
     def explain_write(
         self, object: ObjectName, there: TableInfo | None, write: WriteShape, engine: str, conf: Mapping[str, str]
     ) -> str:
-        return _DELIVERIES[write.layout.topic.delivery]
+        keys, text = key_form_from(there.extra.get("keys")) if there else None, _DELIVERIES[write.layout.topic.delivery]
+        if there is None or keys is None or keys.partitions == there.extra["partitions"]:
+            return text
+        return f"{text}; keys stay in the first {counted(keys.partitions, 'partition')} of {there.extra['partitions']}"
 
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
         return _refuse_replacing(info.object) if replaces else None
+
+    def refuse_key(self, there: TableInfo, key: Sequence[str], layout: Layout) -> tuple[str, str] | None:
+        before = key_form_from(there.extra.get("keys"))
+        refused = before.refuse_layout(layout.topic) if before else None
+        return (f"{there.object}: {refused[0]}", refused[1]) if refused else None
 
     # Reading
 
@@ -131,10 +142,19 @@ class KafkaTarget(Target):
         return TableError(f"this user may not write topic {object}", hint=f"Let it DESCRIBE and WRITE {object}")
 
     def confirm_write(self, object: ObjectName, write: WriteShape, written: Sequence[str]) -> str:
-        """The registry decides whether it takes the schemas."""
+        """The topic decides whether it takes messages without a key, the registry whether it takes the schemas."""
         columns = [column for column in write.columns if column.name in written]
         rows = topic_rows(_name(object), write.layout.topic, write.mode, write.key, columns)
-        return confirm_schemas(rows, self.registry)
+        there = self.describe([object])[object] if (rows.is_merged and rows.parts) or not rows.key else None
+        if there is not None and not rows.key and (what := compaction(self.cluster, rows.topic)):
+            hint = "Set `to.key`, or write to a topic that is not compacted"
+            raise StoppedByPolicy(f"topic {rows.topic} {what}: it takes no messages without a key", hint=hint)
+        return confirm_schemas(rows, self.registry, key_form_from(there.extra.get("keys")) if there else None)
+
+    def refuse_letters(self, there: TableInfo) -> tuple[str, str] | None:
+        if what := compaction(self.cluster, _name(there.object)):
+            return f"{what}, and loses those with equal keys", "Set it to delete, or give the dead letters another `to`"
+        return None
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         raise TableError(
@@ -172,7 +192,7 @@ class KafkaTarget(Target):
         folder = self._buffer.folder(f"letters-{job.record.table}-{job.record.seq}")
         in_order = frame.orderBy("_topic", "_partition", "_offset")
         rows = computed(in_order, OnEngine(in_order), lambda: folder)
-        send_letters(self.cluster, record_batches(rows), folder.rows(), job)
+        send_letters(self.cluster, record_batches(rows), (folder.rows(), folder.bytes()), job)
 
     @property
     def _buffer(self) -> Buffer:
@@ -186,8 +206,8 @@ class KafkaTarget(Target):
         ensure_commits(self.cluster)
         topic = self._topic_of(job)
         in_transaction = job.layout.topic.delivery == "exactly_once"
-        count = _count(staged.rows) if in_transaction else 1
-        limits = Limits(count, message_bytes(self.cluster, name if topic else COMMITS))
+        count, volume = _size(staged.rows) if in_transaction else (1, 0)
+        limits = Limits(count, message_bytes(self.cluster, name if topic else COMMITS), volume)
         with open_writer(self.cluster, f"flowctl.{job.record.lineage}.{job.record.table}", limits) as writer:
             writer.take_over()
             delays.pause()
@@ -196,6 +216,9 @@ class KafkaTarget(Target):
                 return already_committed(newest.commit, job.record)
             check_base(job.record.table, newest.commit.name if newest else "", job.base)
             form = form_of(_rows_of(job, staged.columns), self.registry)
+            keys = _keys_of(job, form, topic, self._keys_before(job, topic, newest))
+            if keys is not None and topic is not None and keys.partitions != len(topic.partitions):
+                form = replace(form, partitions=keys.partitions)
             if in_transaction:
                 writer.begin()
                 counts = self._send(writer, staged, form)
@@ -206,7 +229,7 @@ class KafkaTarget(Target):
             if _id(self._topic_of(job)) != _id(topic):
                 raise StoppedByPolicy(f"topic {name} was deleted while it was written", hint="Plan again")
             job.before_commit()
-            record = self._record(job, topic, newest, writer.first)
+            record = replace(self._record(job, topic, newest, writer.first), keys=keys)
             writer.send(COMMITS, Messages([record.to_key()], [record.to_value()]), RECORD_BYTES)
             writer.flush()
             crashpoints.reached("in_commit", job.record.table)
@@ -226,6 +249,11 @@ class KafkaTarget(Target):
         if job.record.void:
             columns, key = (newest.columns, newest.key) if newest else ((), ())
         return Record(commit, _name(job.object), tuple(columns), tuple(key), job.at, first)
+
+    def _keys_before(self, job: WriteJob, topic: Topic | None, newest: Record | None) -> KeyForm | None:
+        """How the last commit to this very topic has written keys."""
+        there = self._identity(topic) if topic is not None else job.record.target_id
+        return newest.keys if newest is not None and newest.commit.target_id == there else None
 
     def _send(self, writer: Writer, staged: Staged, form: Form) -> RowCounts:
         if staged.rows is None:
@@ -278,11 +306,13 @@ class KafkaTarget(Target):
         if topic is None:
             return None
         record = records.get(self._identity(topic))
+        keys = {"keys": record.keys.document()} if record and record.keys else {}
         return TableInfo(
             object=object,
             columns=record.columns if record else (),
             identity=self._identity(topic),
             primary_key=record.key if record else (),
+            extra={"partitions": len(topic.partitions), **keys},
             system=f"kafka:{self.cluster.id()}",
         )
 
@@ -291,6 +321,21 @@ def _rows_of(job: WriteJob, names: Sequence[str]) -> TopicRows:
     """``names`` are the columns of the batch, of which a void has none."""
     written = [column for column in job.columns if column.name in names]
     return topic_rows(_name(job.object), job.layout.topic, job.mode, job.key, written)
+
+
+def _keys_of(job: WriteJob, form: Form, topic: Topic | None, before: KeyForm | None) -> KeyForm | None:
+    """How a merge writes keys: in the partitions of the last commit, though the topic may have more by now. Raises
+    :class:`StoppedByPolicy` if the last commit has encoded them otherwise."""
+    if job.record.void or topic is None:
+        return before
+    if job.mode != "merge":
+        return None
+    layout = job.layout.topic
+    made = KeyForm(layout.format, form.key_schema, before.partitions if before else len(topic.partitions))
+    refused = before and (before.refuse_layout(layout) or before.refuse_schema(made.schema or 0))
+    if refused:
+        raise StoppedByPolicy(f"{job.object}: {refused[0]}", hint=refused[1])
+    return made
 
 
 def _name(object: ObjectName) -> str:
@@ -307,14 +352,15 @@ def _id(topic: Topic | None) -> str:
     return topic.id if topic is not None else ""
 
 
-def _count(rows: Batch | None) -> int:
+def _size(rows: Batch | None) -> tuple[int, int]:
+    """Rows and bytes, as far as they are known."""
     match rows:
         case None:
-            return 0
+            return 0, 0
         case InMemory(held):
-            return int(held.num_rows)
+            return int(held.num_rows), int(held.nbytes)
         case OnEngine(_, folder):
-            return folder.rows() if folder is not None else 0
+            return (folder.rows(), folder.bytes()) if folder is not None else (0, 0)
 
 
 def _refuse_replacing(object: ObjectName) -> StoppedByPolicy:

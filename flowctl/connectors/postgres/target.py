@@ -132,7 +132,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
         return refusals.refuse_write(info, mode, replaces=replaces)
 
-    def refuse_key(self, there: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
+    def refuse_key(self, there: TableInfo, key: Sequence[str], layout: Layout) -> tuple[str, str] | None:
         return refusals.refuse_key(there, key)
 
     def most_columns(self, mode: Mode) -> int:

@@ -32,6 +32,7 @@ from flowctl.errors import TableError
 from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.spec.spec import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +72,7 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
     def refuse_change(self, info: TableInfo, change: SchemaChange) -> SchemaChange | None:
         return refusals.refuse_change(info, change)
 
-    def refuse_key(self, there: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
+    def refuse_key(self, there: TableInfo, key: Sequence[str], layout: Layout) -> tuple[str, str] | None:
         return refusals.refuse_key(there, key)
 
     def confirm_write(self, object: ObjectName, write: WriteShape, written: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ import pytest
 from flowctl.connectors.kafka.client import COMMITS, Cluster
 from flowctl.connectors.kafka.sink import commit_log
 from flowctl.connectors.kafka.sink.commit_log import Record, ensure_commits, outcome_of, read_records, record_from
+from flowctl.connectors.kafka.sink.keys import KeyForm
 from flowctl.connectors.kafka.sink.messages import Messages
 from flowctl.connectors.kafka.sink.transaction import Limits, Writer, open_writer
 from flowctl.errors import TableError, TransientError
@@ -70,6 +71,8 @@ def test_a_record_is_read_as_it_was_written(cluster: Cluster) -> None:
     for first in (None, (2, 120)):
         made = replace(record(cluster, "t"), first=first)
         assert record_from(made.to_value()) == made
+    merged = replace(made, keys=KeyForm("avro", 7, 6))
+    assert record_from(merged.to_value()) == merged
 
 
 def test_what_is_hidden_is_known_by_its_first_message(cluster: Cluster) -> None:

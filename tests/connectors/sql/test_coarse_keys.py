@@ -12,6 +12,7 @@ from flowctl.connectors.target import OP_COLUMN
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName
+from flowctl.spec.spec import Layout
 from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import describe
 from tests.connectors.target_matrix import Place, opened
@@ -51,19 +52,19 @@ def test_a_key_column_that_takes_different_texts_for_equal_is_refused(
     there.run(before.replace("{ci}", CI) + f"CREATE TABLE {{table}} (id int, {column})")
     with opened(kind, dict(there.given), scratch) as target:
         info = describe(target, ObjectName(there.parts))
-        refused = target.refuse_key(info, ("id", "k"))
-        assert target.refuse_key(info, ("id",)) is None
+        refused = target.refuse_key(info, ("id", "k"), Layout())
+        assert target.refuse_key(info, ("id",), Layout()) is None
         assert (refused and refused[0].partition("for equal: its ")[2]) == why
         for statement in re.findall("`(ALTER.*?)`", refused[1]) if refused else ():
             there.run(statement)
-            assert target.refuse_key(describe(target, ObjectName(there.parts)), ("id", "k")) is None
+            assert target.refuse_key(describe(target, ObjectName(there.parts)), ("id", "k"), Layout()) is None
 
 
 def test_duckdb_is_altered_only_where_it_can_be(tmp_path: Path, databases: Databases, scratch: Buffer) -> None:
     there = sql_place("duckdb", tmp_path, databases)
     there.run("CREATE TABLE {table} (k VARCHAR COLLATE nocase PRIMARY KEY)")
     with opened("duckdb", dict(there.given), scratch) as target:
-        refused = target.refuse_key(describe(target, ObjectName(there.parts)), ("k",))
+        refused = target.refuse_key(describe(target, ObjectName(there.parts)), ("k",), Layout())
     assert refused is not None
     assert refused[1] == "Create the table again, with k VARCHAR, or leave k out of `key`"
 

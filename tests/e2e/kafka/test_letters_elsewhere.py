@@ -166,6 +166,24 @@ def test_a_table_of_others_takes_no_letters(flows: Flows, topic: str) -> None:
     )
 
 
+def test_letters_do_not_go_where_the_flow_reads_or_writes(flows: Flows, topic: str) -> None:
+    """By another address of the cluster, which only the plan can know."""
+    for name in (topic, f"{topic}.copy"):
+        kafka.create_topic(flows.address, name)
+    copy = f"{topic}.copy"
+    tables = (
+        flows.clicks(topic, f"other:{topic}", name="loop"),
+        flows.clicks(topic, f"other:{copy}"),
+        f"copy: {{from: bus:{topic}, to: bus:{copy}, mode: append, format: {{type: text}}}}",
+    )
+    other = f'  other: {{type: kafka, brokers: "localhost:{flows.address.rpartition(":")[2]}"}}'
+    connections = f"  out: {flows.rows.connection}\n{other}"
+    write_bus(flows.flow, flows.address, connections, "\n".join(f"  {table}" for table in tables))
+    words = flows.flow.run("plan", "flow.yaml", expect=6).words
+    assert f"bus:{topic} and other:{topic}, for its dead letters, are the same place" in words
+    assert f"other:{copy} is where copy is written: it cannot have dead letters" in words
+
+
 @pytest.mark.full
 def test_a_repetition_sends_what_is_a_letter_only_now(flows: Flows, topic: str) -> None:
     """The check was added after the first try; what was sent then stays, though it may be a row now."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowctl.connectors.kafka.client import COMMITS, Cluster, Topic
+from flowctl.connectors.kafka.sink.keys import KeyForm, key_form_from
 from flowctl.connectors.kafka.sink.topics import (
     RECORD_BYTES,
     create_statement,
@@ -50,7 +51,7 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 class Record:
     """``columns`` are those that the messages have had so far, ``key`` those that identify a row. ``first`` is where
     the first message of the same transaction is: partition and offset (None: it has none). ``since``, of dead letters:
-    where their topic ended before them."""
+    where their topic ended before them. ``keys``, of merges: how keys are written."""
 
     commit: Commit
     topic: str
@@ -59,6 +60,7 @@ class Record:
     at: str
     first: tuple[int, int] | None = None
     since: OffsetsPosition = OffsetsPosition(())
+    keys: KeyForm | None = None
 
     def to_key(self) -> bytes:
         return key_of(self.commit.lineage, self.commit.table)
@@ -67,7 +69,8 @@ class Record:
         columns = [{"name": column.name, "type": str(column.type)} for column in self.columns]
         more = {"topic": self.topic, "columns": columns, "key": list(self.key), "at": self.at, "first": self.first}
         since = {"since": self.since.offsets} if self.since.offsets else {}
-        return json.dumps({**self.commit.record(), **more, **since}, ensure_ascii=False).encode()
+        keys = {"keys": self.keys.document()} if self.keys else {}
+        return json.dumps({**self.commit.record(), **more, **since, **keys}, ensure_ascii=False).encode()
 
 
 def key_of(lineage: str, table: str) -> bytes:
@@ -85,6 +88,7 @@ def record_from(value: bytes) -> Record:
             document["at"],
             tuple(document["first"]) if document["first"] is not None else None,
             OffsetsPosition(tuple((partition, offset) for partition, offset in document.get("since", ()))),
+            key_form_from(document.get("keys")),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise TableError(

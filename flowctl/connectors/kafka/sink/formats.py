@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from flowctl.connectors.kafka.registry import NOT_ALLOWED, Kind, Registry, Schema
 from flowctl.connectors.kafka.schema_ids import header
 from flowctl.connectors.kafka.sink import avro_values, json_schema, protobuf_schema, protobuf_values
+from flowctl.connectors.kafka.sink.keys import KeyForm
 from flowctl.connectors.kafka.sink.messages import Form, Serializer
 from flowctl.connectors.kafka.sink.schema import RowType
 from flowctl.errors import StoppedByPolicy, TableError
@@ -99,13 +100,16 @@ def form_of(rows: TopicRows, registry: Registry | None) -> Form:
     form = Form(rows.columns, rows.key, rows.headers)
     if not rows.parts:
         return form
-    form = replace(form, values=_register(rows.values, registry))
-    return replace(form, keys=_register(rows.keys, registry)) if rows.key else form
+    form = replace(form, values=_register(rows.values, registry)[0])
+    if not rows.key:
+        return form
+    keys, id = _register(rows.keys, registry)
+    return replace(form, keys=keys, key_schema=id)
 
 
-def confirm_schemas(rows: TopicRows, registry: Registry | None) -> str:
+def confirm_schemas(rows: TopicRows, registry: Registry | None, before: KeyForm | None) -> str:
     """What :func:`form_of` would register, for people; empty: nothing. Raises :class:`StoppedByPolicy` for a schema
-    that its subject does not allow."""
+    that its subject does not allow, and for keys that would not be those of ``before``."""
     new = []
     for one in rows.parts:
         known = _require_registry(registry)
@@ -113,15 +117,18 @@ def confirm_schemas(rows: TopicRows, registry: Registry | None) -> str:
         if standing.kind == "refused":
             what = f"subject {one.subject} does not allow the schema of these columns as version {standing.version}"
             raise StoppedByPolicy(what, hint=NOT_ALLOWED)
+        if one.is_fixed and standing.id is not None and before and (why := before.refuse_schema(standing.id)):
+            raise StoppedByPolicy(f"{rows.topic}: {why[0]}", hint=why[1])
         if standing.kind == "new":
             new.append(f"version {standing.version} of {one.subject}")
     return f"registers {' and '.join(new)}" if new else ""
 
 
-def _register(one: Part, registry: Registry | None) -> Serializer:
+def _register(one: Part, registry: Registry | None) -> tuple[Serializer, int]:
     known = _require_registry(registry)
     text = one.text(known)
-    return one.language.serializer(text, header(known.register(one.subject, text, one.language.kind)))
+    id = known.register(one.subject, text, one.language.kind)
+    return one.language.serializer(text, header(id)), id
 
 
 def _require_registry(registry: Registry | None) -> Registry:

@@ -48,13 +48,13 @@ _ROWS = 10_000
 _Place = tuple[str, str, str]
 
 
-def send_letters(cluster: Cluster, batches: Iterable[pa.RecordBatch], count: int, job: WriteJob) -> None:
-    """Sends the ``count`` rows of ``batches``, which have the columns of a letter and those of its commit, to the topic
-    ``job.object``: each once under the job's sequence number."""
+def send_letters(cluster: Cluster, batches: Iterable[pa.RecordBatch], size: tuple[int, int], job: WriteJob) -> None:
+    """Sends the rows of ``batches``, which have the columns of a letter and those of its commit, to the topic
+    ``job.object``: each once under the job's sequence number. ``size`` is how many rows there are, and their bytes."""
     record = replace(job.record, table=f"{job.record.table}/dead_letters", position=None)
     ensure_commits(cluster)
     topic = _topic(cluster, job)
-    limits = Limits(count, message_bytes(cluster, topic.name))
+    limits = Limits(size[0], message_bytes(cluster, topic.name), size[1])
     with open_writer(cluster, f"flowctl.{record.lineage}.{record.table}", limits) as writer:
         writer.take_over()
         delays.pause()

@@ -24,11 +24,13 @@ Headers = Sequence[tuple[str, bytes | str | None]]
 
 @dataclass(frozen=True)
 class Messages:
-    """One list entry for each message. ``values`` None: a tombstone."""
+    """One list entry for each message. ``values`` None: a tombstone. ``partitions`` None: the client chooses them
+    by the keys."""
 
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[Headers] | None = None
+    partitions: Sequence[int] | None = None
 
     @property
     def tombstones(self) -> int:
@@ -38,7 +40,9 @@ class Messages:
 @dataclass(frozen=True)
 class Form:
     """How rows become messages. ``columns`` are those of a value; without ``key``, messages have no key. ``values`` and
-    ``keys`` serialize the two. ``same`` are headers that all messages have."""
+    ``keys`` serialize the two. ``same`` are headers that all messages have. ``key_schema``: the id that keys begin with
+    (None: they have no registered schema). ``partitions``: the number of partitions, the first ones, that keys are
+    distributed over (None: all of them)."""
 
     columns: Sequence[Column]
     key: Sequence[Column] = ()
@@ -46,6 +50,8 @@ class Form:
     values: Serializer = json_text.objects
     keys: Serializer = json_text.objects
     same: Headers = ()
+    key_schema: int | None = None
+    partitions: int | None = None
 
     def messages(self, rows: pa.RecordBatch) -> Iterator[Messages]:
         """In the order of the rows, which may have :data:`OP_COLUMN`: a deleted row is a tombstone."""
@@ -63,7 +69,16 @@ class Form:
             nothing = pa.scalar(None, pa.binary())
             values = pc.if_else(pc.equal(rows.column(OP_COLUMN), "D"), nothing, values)
         keys = self.keys(rows, self.key).cast(pa.binary()).to_pylist() if self.key else [None] * rows.num_rows
-        return Messages(keys, values.to_pylist(), self._headers(rows) if self.headers or self.same else None)
+        headers = self._headers(rows) if self.headers or self.same else None
+        return Messages(keys, values.to_pylist(), headers, self._partitions(keys))
+
+    def _partitions(self, keys: Sequence[bytes | None]) -> Sequence[int] | None:
+        """Those that the client would choose if the topic had no others."""
+        if self.partitions is None:
+            return None
+        from confluent_kafka import murmur2
+
+        return [murmur2(key or b"", self.partitions) for key in keys]
 
     def _headers(self, rows: pa.RecordBatch) -> Sequence[Headers]:
         """A null has no header."""

@@ -60,6 +60,8 @@ class Sender:
                 if size > most_bytes:
                     raise too_large(f"a message of {size:,} bytes", most_bytes)
                 more: dict[str, Any] = {} if headers is None else {"headers": list(headers[at])}
+                if messages.partitions is not None:
+                    more["partition"] = messages.partitions[at]
                 more |= self._reporting()
                 while True:
                     try:
@@ -153,6 +155,7 @@ def open_sender(cluster: Cluster, most_bytes: int) -> Iterator[Sender]:
     settings = {
         "enable.idempotence": True,
         "message.timeout.ms": _PATIENCE * 1000,
+        "queue.buffering.max.kbytes": 16_384 + 2 * most_bytes // 1024,  # a full one takes a while if they are slow
         "delivery.report.only.error": True,
         "on_delivery": on_delivery,
     }
@@ -187,4 +190,8 @@ _HINTS: Mapping[str, str] = {
     ),
     "TOPIC_AUTHORIZATION_FAILED": "Let this user DESCRIBE, READ and WRITE the topic and `_flowctl_commits`",
     "CLUSTER_AUTHORIZATION_FAILED": "Let this user IDEMPOTENT_WRITE on the cluster",
+    "INVALID_RECORD": (
+        "Set `to.key` if the topic is compacted (`cleanup.policy`): it takes no messages without a key; otherwise, look"
+        " at the brokers' logs"
+    ),
 }

@@ -128,6 +128,12 @@ def message_bytes(cluster: Cluster, name: str) -> int:
     return int(settings_of(cluster, name).get("max.message.bytes", _MESSAGE_BYTES))
 
 
+def compaction(cluster: Cluster, name: str) -> str:
+    """That the topic is compacted, for people; empty if it is not, or this user may not see it."""
+    policy = settings_of(cluster, name).get("cleanup.policy", "")
+    return f"is compacted (cleanup.policy={policy})" if "compact" in policy else ""
+
+
 def settings_of(cluster: Cluster, name: str) -> Mapping[str, str]:
     """The topic's settings, with the brokers' defaults; empty if this user may not see them."""
     from confluent_kafka import KafkaError, KafkaException

@@ -21,22 +21,25 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 #: Seconds that the brokers keep a transaction open: at least and at most (the default of their
-#: `transaction.max.timeout.ms`); and messages a second for which this is enough.
-_SHORTEST, _LONGEST, _SLOWEST = 60, 900, 2_000
+#: `transaction.max.timeout.ms`); and messages and bytes a second for which this is enough.
+_SHORTEST, _LONGEST, _SLOWEST, _SLOWEST_BYTES = 60, 900, 2_000, 250_000
 #: Seconds that a call is repeated while no broker answers, and of one call.
 _PATIENCE, _CALL_SECONDS = 60.0, 2.0
 
 
 @dataclass(frozen=True)
 class Limits:
-    """``messages`` is how many one transaction will have, ``bytes`` how large one may be."""
+    """``messages`` is how many one transaction will have, ``bytes`` how large one may be, ``volume`` about how large
+    all are together."""
 
     messages: int
     bytes: int
+    volume: int = 0
 
     @property
     def seconds(self) -> int:
-        return max(_SHORTEST, min(_SHORTEST + self.messages // _SLOWEST, _LONGEST))
+        sending = max(self.messages // _SLOWEST, self.volume // _SLOWEST_BYTES)
+        return max(_SHORTEST, min(_SHORTEST + sending, _LONGEST))
 
 
 @contextmanager
@@ -60,6 +63,7 @@ class Writer(Sender):
     first: tuple[int, int] | None = field(default=None, init=False)
     _has_sent: bool = field(default=False, init=False)
     _is_open: bool = field(default=False, init=False)
+    _begun_at: float = field(default=0.0, init=False)
 
     def take_over(self) -> None:
         """Fences earlier writers and settles their last transaction."""
@@ -67,7 +71,7 @@ class Writer(Sender):
 
     def begin(self) -> None:
         self._repeat(lambda _seconds: self.producer.begin_transaction())
-        self._is_open = True
+        self._is_open, self._begun_at = True, time.monotonic()
 
     def commit(self) -> None:
         """An error leaves unknown whether it is committed; only :meth:`take_over` of another writer finds that out."""
@@ -138,6 +142,15 @@ class Writer(Sender):
                 f"the brokers do not keep a transaction open for the {self.limits.seconds} s that"
                 f" {self.limits.messages:,} messages may take",
                 hint=f"Set `transaction.max.timeout.ms` of the brokers to {self.limits.seconds * 1000}",
+            )
+        is_late = cause.code() == Code._TIMED_OUT and "message(s)" in cause.str()  # so it fails a transaction
+        if self._is_open and (is_late or cause.code() == Code._MSG_TIMED_OUT):
+            seconds = time.monotonic() - self._begun_at
+            return TransientError(
+                f"{seconds:.0f} s after the transaction began, the brokers do not have all of its messages, of which"
+                f" there are {self.limits.messages:,} (Kafka says: {cause.str()})",
+                hint="Check whether the brokers answer; over a slow connection, reduce what one commit has (`batch`,"
+                " where a topic is read), or set `delivery: at_least_once` in `to`",
             )
         found = super()._worded(cause)
         if cause.txn_requires_abort() and not isinstance(found, TransientError):

@@ -1,0 +1,45 @@
+"""A table whose definition is another than the recorded one stops: its target holds rows of the other one."""
+
+from __future__ import annotations
+
+from flowctl.plan.acceptance import refusal
+from flowctl.plan.case import Case
+from flowctl.plan.definition import differences, of_stream, of_topic
+from flowctl.plan.finding import Stop
+
+
+def stop_if_redefined(case: Case) -> Stop | None:
+    recorded = case.begun.definition if case.begun else case.state.definition
+    if case.full_refresh or not recorded or not (what := "; ".join(differences(recorded, case.definition))):
+        return None
+    accept = case.state_command("set", "--accept-definition")
+    refused = refusal(recorded, case.definition, case.state.position)
+    if refused and of_stream(case.definition) and case.table.mode != "append":
+        again = case.state_command("resnapshot")
+        return Stop(f"the definition changed: {what}", f"{again} reads the table again: {refused}", "from")
+    if refused and of_topic(case.definition) and case.table.mode == "append":
+        new = case.state_command("set", "--accept-definition", "--position", "beginning")
+        replaced = "" if case.rules.is_log else f"; or replace these with --full-refresh {case.table.id}"
+        way = f"Append the messages of the new topic to those of the old one: {new}{replaced}"
+        return Stop(f"the definition changed: {what}", way, "from")
+    if case.rules.is_log:
+        return Stop(f"the definition changed: {what}", _continuing_a_log(case, accept, refused))
+    way = f"it cannot continue from here: {refused}" if refused else f"continue from here with {accept}"
+    return Stop(
+        f"the definition changed: {what}", f"Read all again under it with --full-refresh {case.table.id}; {way}"
+    )
+
+
+def _continuing_a_log(case: Case, accept: str, refused: str | None) -> str:
+    """What a log holds is not replaced."""
+    if is_moved(case):
+        return f"Send everything to {case.table.target} with {accept}"
+    if refused:
+        return f"Write to a new topic: it cannot continue from here: {refused}"
+    return f"Continue from here with {accept}; to send everything under it, write to a new topic"
+
+
+def is_moved(case: Case) -> bool:
+    """Whether the spec names another target than the recorded one: the definition has changed, no target is missing."""
+    recorded = case.state.definition
+    return bool(recorded.get("to", case.definition["to"]) != case.definition["to"])
