@@ -97,7 +97,15 @@ class KafkaTarget(Target):
 
     def refuse_key(self, there: TableInfo, key: Sequence[str], layout: Layout) -> tuple[str, str] | None:
         before = key_form_from(there.extra.get("keys"))
-        refused = before.refuse_layout(layout.topic) if before else None
+        if before is None:
+            return None
+        if there.primary_key != tuple(key):
+            what = f"its keys have {', '.join(there.primary_key)}, and the spec says {', '.join(key)}"
+            return (
+                f"{there.object}: {what}: rows would be there under two keys",
+                "Keep the key, or write to a new topic",
+            )
+        refused = before.refuse_layout(layout.topic)
         return (f"{there.object}: {refused[0]}", refused[1]) if refused else None
 
     # Reading

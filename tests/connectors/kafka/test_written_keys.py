@@ -108,6 +108,13 @@ def test_another_format_of_keys_is_not_written(merged: Merged) -> None:
     merged.write(JSON, ("D", 1, None))
 
 
+def test_other_columns_of_keys_are_refused(merged: Merged) -> None:
+    merged.write(JSON, ("U", 1, "a"))
+    assert merged.target.refuse_key(merged.info, ["id"], Layout(topic=JSON)) is None
+    refused = merged.target.refuse_key(merged.info, ["id", "name"], Layout(topic=JSON))
+    assert refused is not None and "its keys have id, and the spec says id, name" in refused[0]
+
+
 def test_another_schema_of_keys_is_not_written(merged: Merged, monkeypatch: pytest.MonkeyPatch) -> None:
     """As from another registry: the first commit is taken for one whose keys begin with another id."""
     merged.write(AVRO, ("U", 1, "a"))
