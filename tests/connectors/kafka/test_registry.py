@@ -64,8 +64,8 @@ def test_where_a_schema_stands(schema_registry: str, topic: str) -> None:
     found = registry(schema_registry)
     assert found.assess(topic, LONG, "AVRO") == Standing(1, "new")
     assert found.latest(topic) is None
-    found.register(topic, LONG, "AVRO")
-    assert found.assess(topic, LONG, "AVRO") == Standing(1, "registered")
+    id = found.register(topic, LONG, "AVRO")
+    assert found.assess(topic, LONG, "AVRO") == Standing(1, "registered", id)
     schemas.require_compatibility(schema_registry, topic, "BACKWARD")
     assert found.assess(topic, WIDER, "AVRO") == Standing(2, "new")
     assert found.assess(topic, LONG.replace("long", "string"), "AVRO") == Standing(2, "refused")
