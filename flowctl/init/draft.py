@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from flowctl import extras
 from flowctl.connectors import registry
@@ -184,9 +184,20 @@ def _changed(decision: Decision, refused: Refusal | None) -> Decision:
     if columns and not needed & set(columns):
         ask = f"left out, as the target does not take them: {some(columns)}. {refused.reason}"
         rename = {old: new for old, new in decision.rename.items() if old not in columns}
-        exclude = (*decision.exclude, *columns)
-        return replace(decision, exclude=exclude, rename=rename, decide=(*decision.decide, ask))
+        format, excluded = _without_columns(decision.format, columns)
+        exclude = (*decision.exclude, *excluded)
+        return replace(decision, exclude=exclude, rename=rename, format=format, decide=(*decision.decide, ask))
     return replace(decision, left_out=refused.reason)
+
+
+def _without_columns(format: Mapping[str, Any], columns: Sequence[str]) -> tuple[Mapping[str, Any], Sequence[str]]:
+    """``format`` without those of ``columns`` that its schema need not name, and the rest: what a schema that `init`
+    wrote does not name is not read."""
+    schema = format.get("schema", {})
+    kept = {name: kind for name, kind in schema.items() if name not in columns}
+    if not kept or kept == schema:
+        return format, columns
+    return {**format, "schema": kept}, [name for name in columns if name not in schema]
 
 
 def _has_java() -> bool:

@@ -99,7 +99,7 @@ class TableInfo:
     column that a file lacks that was not read yet, to the first such file. ``view`` is the :func:`view_digest` of the
     query that makes its rows; empty for a table, and if the query is unknown.
     ``decoded_because``: why its rows cannot be passed on undecoded (:mod:`flowctl.connectors.undecoded`), in a system
-    that can do that; empty if they can.
+    that can do that; empty if they can. ``reads_whole_rows``: the engine gets all columns, excluded ones too.
     """
 
     object: ObjectName
@@ -116,6 +116,7 @@ class TableInfo:
     lacking: Mapping[str, str] = field(default_factory=dict)
     view: str = ""
     decoded_because: str = ""
+    reads_whole_rows: bool = False
 
     @property
     def shape(self) -> str:

@@ -183,7 +183,7 @@ def _refuse_on_sail(case: Case, columns: Columns | RuntimeColumns) -> Stop | Non
         gap = Gap("mode", sail.GAPS["float"], ", ".join(floats))
     elif alike := _alike_on_engine(case, columns):
         reason = f"reading {some(alike)} together is not supported on Sail: {sail.GAPS['case']}"
-        return Stop(reason, f"Leave one of them out with columns.exclude, or r{sail.HINT[1:]}", "columns")
+        return Stop(reason, f"{_without_twin(case)}, or r{sail.HINT[1:]}", "columns")
     else:
         changes = columns.changes if isinstance(columns, Columns) else ()
         target, layout = case.observed.target, case.table.layout
@@ -193,5 +193,13 @@ def _refuse_on_sail(case: Case, columns: Columns | RuntimeColumns) -> Stop | Non
 
 def _alike_on_engine(case: Case, columns: Columns | RuntimeColumns) -> list[str]:
     """Names of read columns that differ only in case. Rows that are passed on undecoded reach no engine."""
-    is_undecoded = case.undecoded and not why_values_are_needed(case, columns)
-    return [] if is_undecoded else sail.same_but_for_case(columns.source)
+    if case.undecoded and not why_values_are_needed(case, columns):
+        return []
+    source = case.observed.source
+    return sail.same_but_for_case(source.columns if source and source.reads_whole_rows else columns.source)
+
+
+def _without_twin(case: Case) -> str:
+    if case.observed.source is not None and case.observed.source.reads_whole_rows:
+        return "Rename one of them in the files, leave it out of format.schema (JSON Lines)"
+    return "Leave one of them out with columns.exclude"

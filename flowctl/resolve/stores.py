@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from flowctl.connectors import registry
@@ -12,6 +13,8 @@ from flowctl.spec.suggest import nearest
 from flowctl.storage.stores import by_scheme
 from flowctl.storage.urls import scheme
 
+_URL = re.compile(r"[a-z0-9]+:/|.*://")
+
 
 def check(spec: Spec) -> Iterator[Diagnostic]:
     """URLs that contain secrets are checked only once the secrets are resolved."""
@@ -21,7 +24,7 @@ def check(spec: Spec) -> Iterator[Diagnostic]:
         if option := registry.capabilities(connection.type).storage:
             urls[f"connections.{name}.{option}"] = registry.storage(connection)
     for path, url in urls.items():
-        if isinstance(url, str) and "://" in url:
+        if isinstance(url, str) and _URL.match(url):
             yield from _check_url(spec, path, url)
     for prefix, given in spec.storage.items():
         yield from _check_credentials(spec, prefix, given)
@@ -30,9 +33,10 @@ def check(spec: Spec) -> Iterator[Diagnostic]:
 
 
 def _check_url(spec: Spec, path: str, url: str) -> Iterator[Diagnostic]:
-    """``s3://`` alone would be a folder of that name, and an unknown scheme would fail only in the first run."""
+    """``s3://`` alone and ``s3:/bucket`` would be folders of that name, and an unknown scheme would fail only in the
+    first run."""
     label = path.removesuffix(".url")
-    name, _, rest = url.partition("://")
+    name, _, rest = url.partition(":/")
     store = by_scheme().get(name)
     if store is None:
         usual = [
@@ -43,7 +47,10 @@ def _check_url(spec: Spec, path: str, url: str) -> Iterator[Diagnostic]:
     elif store.is_of_process:
         what = f"`{label}`: {name}:// is {store.place}, which ends with each run"
         yield Diagnostic(what, "Use a local folder or object storage", spec.marks.get(path), "storage-of-process")
-    elif store.has_buckets and not rest.partition("/")[0]:
+    elif not rest.startswith("/"):
+        hint = f"Write {name}://{store.bucket if store.has_buckets else ''}/path"
+        yield Diagnostic(f"`{label}` has one slash after {name}:", hint, spec.marks.get(path), "one-slash")
+    elif store.has_buckets and not rest[1:].partition("/")[0]:
         hint = f"Write {name}://{store.bucket}/path"
         yield Diagnostic(f"`{label}` names no {store.bucket}", hint, spec.marks.get(path), "no-bucket")
 

@@ -134,10 +134,11 @@ def storage(node: Node | None) -> Mapping[str, Mapping[str, Any]]:
 
 
 def state(node: Node) -> StateLocation:
+    """``node`` has no references."""
     if isinstance(node.value, str):
-        return StateLocation(node.value)
+        return StateLocation(str(parse_secrets(node.value)))
     unsafe = node.entries.get("unsafe")
-    return StateLocation(node.entries["url"].text, bool(unsafe and unsafe.value))
+    return StateLocation(str(parse_secrets(node.entries["url"].text)), bool(unsafe and unsafe.value))
 
 
 def marks(root: Node) -> Mapping[str, Mark]:

@@ -17,6 +17,7 @@ from flowctl.spec.secret_text import SecretRef
 from flowctl.spec.secrets import (
     PROVIDERS,
     flaw_of_reference,
+    has_stray_opening,
     is_one_reference,
     names_a_secret,
     password_in_clear,
@@ -29,6 +30,13 @@ from flowctl.spec.suggest import did_you_mean
 _SECRET_SETTING = re.compile(
     r"(?i)(secret[._-]?key|password|access[._-]?key|session[._-]?token|[._-]secret|account\.key\.[\w.]+)$"
 )
+_VARIABLE = "{{ vars.NAME }} for a variable of the spec"
+#: What a value can have instead of a `${` that begins no reference, and where.
+_FORMS = {
+    "${secret:env:NAME} for an environment variable": ("connections", "storage"),
+    _VARIABLE: ("connections", "storage", "state", "spark.url"),
+    "$${ for the characters themselves": ("connections", "storage", "state"),
+}
 
 
 def check_connections(root: Node, findings: Findings) -> ConnectionTypes:
@@ -36,6 +44,8 @@ def check_connections(root: Node, findings: Findings) -> ConnectionTypes:
     written = root.get("connections")
     entries = written.entries if written else {}
     types = {name: _type(node, findings) for name, node in entries.items()}
+    _check_openings(root, findings)
+    findings.next_pass()
     for name, node in entries.items():
         type = types[name]
         if type:
@@ -59,6 +69,27 @@ def check_connections(root: Node, findings: Findings) -> ConnectionTypes:
         if found := root.get(key):
             _check_no_secrets(found, key, findings)
     return types
+
+
+def _check_openings(root: Node, findings: Findings) -> None:
+    """Each ``${`` begins a secret reference where there may be one: nothing else is filled in outside of tables, so a
+    shell's ``${NAME}``, or a reference without its end, would become a part of the path or name. What is masked in a
+    given connection may be any text."""
+    for key in ("connections", "storage", "state", "spark.url"):
+        written = root.get(key)
+        for path, leaf in _texts(written) if written else ():
+            if has_stray_opening(leaf.text):
+                forms = [form for form, keys in _FORMS.items() if key in keys]
+                if not leaf.mark.is_in_file:
+                    forms.remove(_VARIABLE)  # given as it is
+                hint = f"Write {', '.join(forms[:-1])}{' or ' if forms[1:] else ''}{forms[-1]}"
+                label = f"{key}.{path}" if path else key
+                findings.error(leaf, f"a ${{ in `{label}` begins no reference", hint, "stray-reference")
+    stores = root.get("storage")
+    for prefix, node in stores.entries.items() if stores else ():
+        if "${" in prefix:
+            hint = "Write the prefix out: nothing is filled in there"
+            findings.error(node.place, f"a ${{ in `storage.{prefix}` begins no reference", hint, "stray-reference")
 
 
 def _type(node: Node, findings: Findings) -> str | None:

@@ -67,6 +67,11 @@ def without_references(text: str, instead: str) -> str:
     return _REFERENCE.sub(lambda match: match[0] if match[0] == "$${" else instead, text)
 
 
+def has_stray_opening(text: str) -> bool:
+    """Whether ``text`` has a ``${`` that begins no reference and is not marked as literal (``$${``)."""
+    return "${" in _REFERENCE.sub(_HOLE, text)
+
+
 def is_one_reference(text: str) -> bool:
     """Whether ``text`` consists of one reference, so that nothing is known about its value."""
     return _REFERENCE.fullmatch(text) is not None and text != "$${"

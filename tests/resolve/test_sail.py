@@ -142,6 +142,14 @@ def test_columns_that_differ_in_case_stop_the_table_unless_one_is_left_out() -> 
     assert action_of(sail_step(table(columns=ColumnRules(exclude=("Note",))), seen)) != "stop"
 
 
+def test_columns_of_whole_rows_differ_in_case_also_if_one_is_left_out() -> None:
+    twins = source((*source().columns, Column("note", types.STRING), Column("Note", types.STRING)))
+    seen = observed(high(), replace(twins, reads_whole_rows=True))
+    found = sail_step(table(columns=ColumnRules(exclude=("Note",))), seen)
+    assert (action_of(found), GAPS["case"] in found.reason) == ("stop", True)
+    assert "format.schema" in found.hint and "exclude" not in found.hint
+
+
 def test_partitions_by_decimals_stop_the_table() -> None:
     spec = table(layout=Layout(partition_by=("amount",)))
     found = sail_step(spec, observed(high()))

@@ -262,3 +262,10 @@ def test_a_file_that_is_not_there() -> None:
     assert found.render() == (
         "nowhere/flow.yaml:1:1: error: cannot read nowhere/flow.yaml: No such file or directory. Check the path"
     )
+
+
+@pytest.mark.parametrize("state", ['"$${x}"', '{url: "$${x}"}'])
+def test_the_place_of_the_state_can_have_the_characters_of_a_reference(tmp_path: Path, state: str) -> None:
+    spec = f"version: 1\nflow: shop\nstate: {state}\ntables: {{}}\n"
+    (tmp_path / "flow.yaml").write_text(spec, encoding="utf-8")
+    assert load_spec([tmp_path / "flow.yaml"], {}).state == StateLocation("${x}")

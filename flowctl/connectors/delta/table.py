@@ -25,7 +25,7 @@ from flowctl.connectors.lake import table as lake
 from flowctl.connectors.lake.conditions import Condition
 from flowctl.connectors.lake.record import Record
 from flowctl.connectors.preconditions import check_base, foreign_target
-from flowctl.errors import AccessDenied, StateConflict, StoppedByPolicy, TableError, TransientError
+from flowctl.errors import AccessDenied, FlowctlError, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.storage import access
@@ -33,6 +33,7 @@ from flowctl.storage import access
 if TYPE_CHECKING:
     from arro3.core import RecordBatch
     from deltalake import DeltaTable, Field
+    from deltalake.exceptions import DeltaError
     from pyroaring import BitMap64
 
     from flowctl.connectors.lake.row_search import Search
@@ -240,13 +241,7 @@ def open_table(location: TableLocation, *, hint: str = OTHER_PATH, tries: int = 
             ) from None
         return None
     except (DeltaError, OSError) as error:
-        if refusal := access.refused_access(error):
-            raise AccessDenied(f"{location.url} refuses access: {refusal}", hint=access.HINT) from error
-        if isinstance(error, DeltaError):
-            what = f"{location.url}: its Delta log cannot be read: {access.in_one_line(error)}"
-            raise TableError(what, hint="Repair or move it") from error
-        what = f"{location.url} cannot be reached: {access.in_one_line(error)}"
-        raise TransientError(what, hint="Check the store's address, its credentials and the network") from error
+        raise _failure(location, error) from error
 
 
 def open_version(location: TableLocation, version: int) -> OpenTable:
@@ -287,8 +282,26 @@ def _names_in(location: TableLocation, folder: str = "") -> set[str]:
         paths = location.file_system().ls(url, detail=False)
     except FileNotFoundError:
         return set()
+    except OSError as error:
+        raise _failure(location, error) from error
     names = {str(path).rstrip("/").rpartition("/")[2] for path in paths}
     return names - {url.rpartition("/")[2], ""}
+
+
+def _failure(location: TableLocation, error: DeltaError | OSError) -> FlowctlError:
+    if refusal := access.refused_access(error):
+        return AccessDenied(f"{location.url} refuses access: {refusal}", hint=access.HINT)
+    if isinstance(error, NotADirectoryError):
+        what = f"{location.url} cannot be a table: there is a file where one of its folders should be"
+        return TableError(what, hint="Correct `path` of the connection, or move that file away")
+    if isinstance(error, OSError) and error.filename is not None:  # a disk names it, a store does not
+        what = f"{location.url} cannot be read: {error.strerror}"
+        return TableError(what, hint="Check the path and its permissions")
+    if isinstance(error, OSError):
+        what = f"{location.url} cannot be reached: {access.in_one_line(error)}"
+        return TransientError(what, hint="Check the store's address, its credentials and the network")
+    what = f"{location.url}: its Delta log cannot be read: {access.in_one_line(error)}"
+    return TableError(what, hint="Repair or move it")
 
 
 def _features(table: DeltaTable) -> set[str]:

@@ -76,6 +76,7 @@ class FilesSource(DirectSource):
             rows=watermark.rows,
             only_without=only_without(found),
             lacking=lacking({stamp.path: found[stamp.path] for stamp in unread}, columns),
+            reads_whole_rows=True,
         )
         return info, watermark
 

@@ -231,6 +231,8 @@ INDEX_KEY = """(
     JOIN pg_attribute k ON k.attrelid = i.indrelid AND k.attnum = n.number
     WHERE n.at <= i.indnkeyatts
 )"""
+#: Whether ``pg_class c`` is a table whose children by inheritance have rows of their own.
+HAS_CHILDREN = "(c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid))"
 #: Every domain with its ultimate base type; a domain's own modifier (``numeric(10,2)``) is the innermost one.
 _DOMAINS = """
     domains(domain, base, typmod, dimensions, is_last) AS (
@@ -267,9 +269,8 @@ _DESCRIBE = f"""
     ),
     tables AS (
         SELECT w.at, c.oid, c.relkind, c.relrowsecurity,
-            (SELECT {INDEX_KEY} FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND NOT (
-                 c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid)
-             )) AS key,
+            (SELECT {INDEX_KEY} FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary
+                AND NOT {HAS_CHILDREN}) AS key,
             stored.tuples, stored.size, stored.heap, stored.changes, referring.following
         FROM wanted w
         JOIN pg_class c ON c.relname = w.name AND c.relkind IN ('r', 'p', 'v', 'm', 'f')

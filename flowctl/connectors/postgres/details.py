@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.postgres.catalog import INDEX_KEY
+from flowctl.connectors.postgres.catalog import HAS_CHILDREN, INDEX_KEY
 from flowctl.connectors.survey import Details, Index
 from flowctl.model.table_info import ObjectName
 
@@ -43,7 +43,8 @@ def _details(
 
 
 #: Only indexes that are valid, over all rows and over columns alone. ``indnullsnotdistinct`` does not matter: columns
-#: that may be null make no key.
+#: that may be null make no key. Nothing is unique in a table with children by inheritance: a read of it has their rows,
+#: which its indexes do not have. Those of a partitioned table hold for its partitions.
 _DETAILS = f"""
     SELECT w.at, has_schema_privilege(s.oid, 'USAGE'), has_table_privilege(c.oid, 'SELECT'),
         has_any_column_privilege(c.oid, 'SELECT'), i.indexes, a.numbered, a.unreadable
@@ -51,8 +52,8 @@ _DETAILS = f"""
     JOIN pg_namespace s ON s.nspname = w.schema
     JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = w.name AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
     LEFT JOIN LATERAL (
-        SELECT jsonb_agg(jsonb_build_object('unique', i.indisunique, 'columns', {INDEX_KEY}) ORDER BY i.indexrelid)
-            AS indexes
+        SELECT jsonb_agg(jsonb_build_object(
+            'unique', i.indisunique AND NOT {HAS_CHILDREN}, 'columns', {INDEX_KEY}) ORDER BY i.indexrelid) AS indexes
         FROM pg_index i
         WHERE i.indrelid = c.oid AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
     ) i ON true

@@ -295,3 +295,9 @@ def test_a_log_without_an_entry_is_no_table_yet(tmp_path: Path) -> None:
     (tmp_path / "t" / "part-0.parquet").touch()
     with pytest.raises(TableError, match="holds files that are not a Delta table"):
         open_table(location)
+
+
+def test_a_file_in_place_of_a_folder_is_an_error_of_the_table(tmp_path: Path) -> None:
+    (tmp_path / "lake").touch()
+    with pytest.raises(TableError, match="a file where one of its folders should be"):
+        open_table(TableLocation(str(tmp_path / "lake" / "t"), {}))
