@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from flowctl.expect.between import Between
+from flowctl.expect.not_null import NotNull
+from flowctl.expect.sql import Sql
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.plan.document import action_of
 from flowctl.spec.spec import SchemaPolicies
 from tests.plan.differences import VAT, differing, told
-from tests.plan.worlds import ORDERS, REFRESH
+from tests.plan.worlds import MARK, ORDERS, REFRESH
 
 THERE, TYPED = (*ORDERS, VAT, Column("vat__text", types.STRING)), (*ORDERS, VAT)
 AS_TEXT = (*ORDERS, replace(VAT, type=types.STRING))
@@ -35,3 +38,17 @@ def test_where_the_type_comes_back_the_text_becomes_null():
 def test_a_column_of_the_source_that_is_gone_is_no_text_of_another():
     made = differing(TYPED, before=THERE, there=THERE, left=THERE)
     assert told(made) == [("vat__text", "dropped_column", "keep")]
+
+
+def test_checks_that_find_only_nulls_are_named():
+    checks = (
+        Between(column="vat", low=0, high=9, mark=MARK),
+        NotNull(column="amount", mark=MARK),
+        Sql(condition="VAT > 0 OR net > 0", mark=MARK),
+        Sql(condition="vat_rate > 0", mark=MARK),
+    )
+    note = 'the values of "vat" are in "vat__text": for vat: between, sql, all of them are null'
+    first = differing(AS_TEXT, before=TYPED, expect=checks, on_schema_change=KEYS["on_schema_change"])
+    later = differing(AS_TEXT, before=AS_TEXT, expect=checks, **KEYS)
+    assert first.notes == later.notes == (note,)
+    assert differing(TYPED, before=AS_TEXT, expect=checks, **KEYS).notes == ()
