@@ -255,7 +255,10 @@ def _accept(spec: Spec, document: StateDocument, table_id: str, *, has_position:
         if taken != state and not has_position:  # the definition is unchanged
             return documents.with_table(document, table_id, taken), False
     if recorded:
-        refused = acceptance.refusal(recorded, wanted, state.position)
+        # What is pending may be committed: a full refresh has then replaced the rows under its own definition.
+        held = (recorded, state.pending.definition if state.pending else {})
+        refusals = (acceptance.refusal(state, one, wanted, observed.target) for one in held if one)
+        refused = next(filter(None, refusals), None)
         if refused and not (has_position and table.mode == "append"):
             again = f"`flowctl apply {spec.argument} --full-refresh {table_id}`"
             raise StoppedByPolicy(

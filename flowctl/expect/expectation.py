@@ -58,6 +58,10 @@ class Expectation(ABC):
         """Whether it is evaluated by counting. A row that violates a check with ``fail`` fails the write itself."""
         return self.on_fail != "fail" or not isinstance(self, RowExpectation)
 
+    def reads(self, column: str) -> bool:
+        """Whether the check depends on the values of the target column."""
+        return self.column == column
+
     @classmethod
     def read(cls, entry: Mapping[str, Any], mark: Mark) -> Self:
         """The check of a spec entry whose argument (the value of :attr:`key`) is valid under :attr:`schema`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,10 @@ class Sql(RowExpectation):
     @classmethod
     def fields(cls, argument: Any) -> Mapping[str, Any]:
         return {"condition": argument}
+
+    def reads(self, column: str) -> bool:
+        """By its name: the condition is not parsed."""
+        return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", self.condition, re.IGNORECASE) is not None
 
     def holds(self) -> str:
         return f"({self.condition}\n)"  # it may end with a comment

@@ -3,7 +3,7 @@ under the new definition, and which parts of its state no longer apply. If it ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +15,10 @@ from flowctl.spec.spec import TableSpec
 from flowctl.state.document import TableState
 
 
-def refusal(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Position | None) -> str | None:
-    """Returns why the table cannot continue; None if it can."""
+def refusal(
+    state: TableState, recorded: Mapping[str, Any], wanted: Mapping[str, Any], target: TableInfo | None
+) -> str | None:
+    """Returns why the table cannot continue; None if it can. ``target`` is what exists where ``wanted`` leads."""
     before, mode = recorded.get("mode"), wanted["mode"]
     if mode == "scd2" and before != "scd2":
         return "the target holds no history to continue"
@@ -24,9 +26,12 @@ def refusal(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Po
         return "the history has another key"
     if before == "scd2" and mode in ("append", "merge"):
         return "the target holds a history, with several rows of one key"
+    keeps_rows = mode == "merge" and _is_continued(state, recorded, wanted, target)
+    if keeps_rows and (why := _not_one_row_per_key(state, recorded, wanted)):
+        return why
     if of_stream(wanted) and (misses_changes(recorded, wanted) or _is_another(recorded, wanted)):
         return "the stream does not have what happened in between"
-    if mode == "append" and _position_is_lost(recorded, wanted, position):
+    if mode == "append" and _position_is_lost(recorded, wanted, state.position):
         return "how far the target has come under the new definition is not known; give it with --position"
     return None
 
@@ -58,6 +63,44 @@ def with_columns_accepted(
         return state
     *_, names = perhaps_renamed(table, source, state) or ("", "", ())
     return replace(state, schema=(*state.schema, *(column for column in source.columns if column.name in names)))
+
+
+def _is_continued(
+    state: TableState, recorded: Mapping[str, Any], wanted: Mapping[str, Any], target: TableInfo | None
+) -> bool:
+    """Whether the target keeps its rows: it is the same, also under a new name."""
+    if recorded.get("to", wanted["to"]) == wanted["to"]:
+        return True
+    return target is not None and same_identity(target.identity, state.target_id)
+
+
+def _not_one_row_per_key(state: TableState, recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+    """Why a merge could leave several rows of one key, or the rows of earlier runs under keys that no row has any more.
+    A wider key still distinguishes all rows, provided that they have its columns. What an older flowctl did not record
+    has not changed."""
+    key, mode = wanted["key"], recorded.get("mode", "merge")
+    if mode != "merge":
+        return f"the target was filled with mode {mode} and may hold several rows of one key"
+    before, columns = recorded.get("key", key), {column.name for column in state.target_columns}
+    if lost := [name for name in before if name not in key]:
+        return f"the rows of the target are distinct by {_listed(before)}, and the new key lacks {_listed(lost)}"
+    new = [name for name in key if name not in before]
+    if columns and (missing := [name for name in new if name not in columns]):
+        return f"the rows of the target have no {_listed(missing)}"
+    if made := [name for name in before if _rules_of(recorded, name) != _rules_of(wanted, name)]:
+        return f"the rows of the target have other values of {_listed(made)}, which is part of the key"
+    return None
+
+
+def _rules_of(definition: Mapping[str, Any], name: str) -> tuple[Any, Any]:
+    """What computes or masks the values of a target column. Its source column may have a new name."""
+    rules = definition.get("columns", {})
+    renamed = {new: old for old, new in rules.get("rename", {}).items()}
+    return rules.get("add", {}).get(name), rules.get("mask", {}).get(renamed.get(name, name))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def _is_another(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from typing import assert_never
 
 from flowctl.connectors.source import HighWatermark
 from flowctl.expect.expectation import RowExpectation
 from flowctl.model.position import NoPosition, VersionPosition
+from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.step import Check, Via
 from flowctl.model.table_info import RowEstimate
 from flowctl.plan.case import Case
 from flowctl.plan.finding import Stop
+from flowctl.plan.projection import TEXT_SUFFIX
 from flowctl.spec.spec import DetectFlag, DetectMissingKeys, ReportedDeletes, TableSpec
 
 DEFAULT_MAX_DELETED = 0.1
@@ -38,6 +41,16 @@ def checks(case: Case, *, check_deletes: bool) -> tuple[Check, ...]:
         found.append(Check(f"dead_letters.max_fraction {_percent(letters.max_fraction)}", "commit", "pending"))
     found.extend(Check(expected.name, "commit", "pending", expected.on_fail) for expected in case.table.expect)
     return tuple(found)
+
+
+def of_nulls(table: TableSpec, columns: Columns | RuntimeColumns) -> Iterator[str]:
+    """Notes about checks on columns that are null because their values go to a text column: most checks pass null."""
+    written = {part.column.name: part for part in columns.projection} if isinstance(columns, Columns) else {}
+    for name, part in written.items():
+        text = written.get(name + TEXT_SUFFIX)
+        found = ", ".join(check.name for check in table.expect if check.reads(name))
+        if found and part.is_absent and text is not None and not text.is_absent:
+            yield f'the values of "{name}" are in "{name}{TEXT_SUFFIX}": for {found}, all of them are null'
 
 
 def failed(found: tuple[Check, ...]) -> Stop | None:

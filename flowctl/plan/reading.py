@@ -131,7 +131,14 @@ def working(
         refresh=case.full_refresh,
         check_deletes=check_deletes,
         destructive=replaced_content(case),
-        notes=(*work.notes, *_giving_up(case), *taking_over(case), *_maintenance(case), *dropped_exclusions(case)),
+        notes=(
+            *work.notes,
+            *checks.of_nulls(case.table, columns),
+            *_giving_up(case),
+            *taking_over(case),
+            *_maintenance(case),
+            *dropped_exclusions(case),
+        ),
         batch_rows=batch_rows,
     )
 

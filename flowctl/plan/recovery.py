@@ -88,8 +88,10 @@ def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stoppe
         refresh=is_refresh,
         check_deletes=due,
         destructive=replaced_content(case),
-        notes=tuple(
-            note for note in (*taking_over(case), describe_repetition(begun, case.spec_path, case.table.id)) if note
+        notes=(
+            *checks.of_nulls(case.table, columns),
+            *taking_over(case),
+            *filter(None, [describe_repetition(begun, case.spec_path, case.table.id)]),
         ),
     )
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from flowctl.plan.acceptance import refusal
 from flowctl.plan.case import Case
 from flowctl.plan.definition import differences, of_stream, of_topic
 from flowctl.plan.finding import Stop
+from flowctl.state.streams import OBSERVED
 
 
 def stop_if_redefined(case: Case) -> Stop | None:
@@ -13,8 +17,9 @@ def stop_if_redefined(case: Case) -> Stop | None:
     if case.full_refresh or not recorded or not (what := "; ".join(differences(recorded, case.definition))):
         return None
     accept = case.state_command("set", "--accept-definition")
-    refused = refusal(recorded, case.definition, case.state.position)
-    if refused and of_stream(case.definition) and case.table.mode != "append":
+    refused = refusal(case.state, recorded, case.definition, case.observed.target)
+    is_keyed_stream = of_stream(case.definition) and case.table.mode != "append"
+    if refused and is_keyed_stream and _is_solved_by_reading_again(case, recorded):
         again = case.state_command("resnapshot")
         return Stop(f"the definition changed: {what}", f"{again} reads the table again: {refused}", "from")
     if refused and of_topic(case.definition) and case.table.mode == "append":
@@ -32,7 +37,7 @@ def stop_if_redefined(case: Case) -> Stop | None:
 
 def _continuing_a_log(case: Case, accept: str, refused: str | None) -> str:
     """What a log holds is not replaced."""
-    if is_moved(case):
+    if is_moved(case) and not refused:
         return f"Send everything to {case.table.target} with {accept}"
     if refused:
         return f"Write to a new topic: it cannot continue from here: {refused}"
@@ -43,3 +48,9 @@ def is_moved(case: Case) -> bool:
     """Whether the spec names another target than the recorded one: the definition has changed, no target is missing."""
     recorded = case.state.definition
     return bool(recorded.get("to", case.definition["to"]) != case.definition["to"])
+
+
+def _is_solved_by_reading_again(case: Case, recorded: Mapping[str, Any]) -> bool:
+    """Whether only the source as it was observed prevents the table from continuing: a new snapshot forgets that."""
+    rest = {name: value for name, value in recorded.items() if name not in OBSERVED}
+    return refusal(case.state, rest, case.definition, case.observed.target) is None

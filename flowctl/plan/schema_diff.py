@@ -6,7 +6,7 @@ difference whose action is ``fail`` stops the table. Foreign changes to the targ
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flowctl.connectors.target import TargetCapabilities
@@ -38,7 +38,7 @@ def compare(compared: Comparison) -> Columns:
     drifted = [*drift(compared), *(left_alone(compared, column) for column in others)]
     lost = {change.column for change in drifted if change.action == "fail" and change.new is None}
     decided = [_decide(compared, made) for made in compared.wanted if made.column.name not in lost]
-    taken = {outcome.made.column.name for outcome in decided}
+    taken = {outcome.made.column.name: outcome.made for outcome in decided}
     kept = _kept(compared, taken, {column.name for column in others})
     if compared.replaces and compared.filled is None:
         kept += [_Outcome(_null(column)) for column in others if column.name not in taken]
@@ -162,8 +162,9 @@ def _nullable(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
     return _Outcome(made, (change,))
 
 
-def _kept(compared: Comparison, taken: Collection[str], leaving: Collection[str]) -> list[_Outcome]:
-    """Target columns that flowctl has written and the source does not fill, without those in ``leaving``."""
+def _kept(compared: Comparison, taken: Mapping[str, ProjectedColumn], leaving: Collection[str]) -> list[_Outcome]:
+    """Target columns that flowctl has written and the source does not fill, without those in ``leaving``. Of a column
+    and its text, the one that is not filled (or no more) is null, so that no row has a stale value in it."""
     filled = {*taken, *compared.own}
     outcomes = []
     for column in compared.there.values():
@@ -172,13 +173,39 @@ def _kept(compared: Comparison, taken: Collection[str], leaving: Collection[str]
         empty = _null(column)
         if column.name in OWN_NAMES:
             outcomes.append(_own_of_another_mode(compared, empty))
-        elif column.name + TEXT_SUFFIX in filled:
-            outcomes.append(_Outcome(empty))
+        elif text := taken.get(column.name + TEXT_SUFFIX):
+            outcomes.append(_Outcome(replace(empty, compared=text.compared)))
         elif compared.redefined and column.name not in compared.recorded.wanted:
             outcomes.append(_leaves(empty, "--full-refresh", "destructive"))
+        elif (typed := _typed_again(compared, column, taken)) is not None:
+            outcomes.append(_text_of(compared, empty, typed))
         else:
             outcomes.append(_dropped(compared, column))
     return outcomes
+
+
+def _typed_again(compared: Comparison, column: Column, taken: Mapping[str, ProjectedColumn]) -> ProjectedColumn | None:
+    """The column whose text ``column`` had, while the type of the source's was another; None if that was not so."""
+    name, recorded = column.name.removesuffix(TEXT_SUFFIX), compared.recorded
+    is_text = name != column.name and column.name in recorded.target and column.name not in recorded.wanted
+    return taken.get(name) if is_text else None
+
+
+def _text_of(compared: Comparison, empty: ProjectedColumn, typed: ProjectedColumn) -> _Outcome:
+    column, name = empty.column, typed.column.name
+    # A value made of the source's column, not an absent one: a history would keep that as it was. A change of a stream
+    # that does not send the column keeps both values.
+    outcome = _Outcome(replace(typed, column=empty.column, expression="CAST(NULL AS STRING)"))
+    now = next(made.column.type for made in compared.wanted if made.column.name == name)
+    before = compared.recorded.wanted.get(name)
+    if before is not None and before.type == now:
+        return outcome  # an earlier run has reported it
+    change = SchemaChange(
+        column.name, "dropped_column", column.type, None, "null",
+        f"on_schema_change.other_type: {compared.table.on_schema_change.other_type}",
+        note=f'"{name}" is {short(now)} again and filled; null from now on',
+    )  # fmt: skip
+    return replace(outcome, changes=(change,))
 
 
 def _null(column: Column) -> ProjectedColumn:

@@ -271,7 +271,8 @@ def _key_is_not_read(case: Case) -> Stop | None:
              if table.columns.takes(column.name)}  # fmt: skip
     for name in table.key:
         if name not in taken and name not in table.columns.add:
-            return Stop(f'the key column "{name}" is not among the target\'s columns', "Correct `key`", "key")
+            hint = _renamed_key(case, name) or "Correct `key`"
+            return Stop(f'the key column "{name}" is not among the target\'s columns', hint, "key")
     event = table.valid_from
     if table.mode != "scd2" or event in (None, "now"):
         return None
@@ -281,6 +282,21 @@ def _key_is_not_read(case: Case) -> Stop | None:
         kind = types.short(taken[event].type)
         return Stop(f'valid_from: "{event}" is {kind}, not a time', "Name a date or timestamp", "scd2.valid_from")
     return None
+
+
+def _renamed_key(case: Case, name: str) -> str:
+    """How to keep the rows if the key column probably has another name in the source: one of its type is new there."""
+    source, table, recorded = case.observed.source, case.table, {column.name: column for column in case.state.schema}
+    before = recorded.get({new: old for old, new in table.columns.rename.items()}.get(name, name))
+    if source is None or before is None:
+        return ""
+    new = [one.name for one in source.columns if one.name not in recorded and one.type == before.type
+           and table.columns.takes(one.name) and one.name not in table.columns.rename]  # fmt: skip
+    if len(new) != 1:
+        return ""
+    accept = case.state_command("set", "--accept-definition")
+    renamed = f"columns: {{rename: {{{new[0]}: {name}}}}}"
+    return f'If "{new[0]}" is its new name, write {renamed} and continue with {accept}; otherwise correct `key`'
 
 
 def _undecidable_expectation(case: Case) -> Stop | None:

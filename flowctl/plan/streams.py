@@ -290,8 +290,7 @@ def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
         takes_none = case.spec.snapshot == "never" and not table.full_refresh
         return _joining(table) if takes_none else _snapshot(case, table)
     landed = _as_landed(case, table)
-    columns = columns_of(landed)
-    unsent = _unsent(case, table)
+    columns, unsent = columns_of(landed), _unsent(case, table)
     if unsent and table.table.on_schema_change.unsent == "resnapshot":
         step = _snapshot(case, table)
         return replace(step, reason=f"read again: {what(unsent)}") if isinstance(step, Load) else step
@@ -306,6 +305,7 @@ def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
         checks=checks.checks(table, check_deletes=False),
         notes=(
             *announced(table, landed),
+            *checks.of_nulls(table.table, columns),
             *([what(unsent)] if unsent else []),
             *undelivered_columns(table),
             *unclear_partitions(table, case.spec),

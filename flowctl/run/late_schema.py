@@ -15,6 +15,7 @@ from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import Column
 from flowctl.observe.world import Observed
+from flowctl.plan import checks
 from flowctl.plan.case import Case
 from flowctl.plan.column_names import (
     dropped_notes,
@@ -63,7 +64,7 @@ def completed(
     )
     fitted = shape(case, read, added)
     _refuse(table, refuse_columns(case, fitted))
-    return fitted, notes
+    return fitted, (*notes, *checks.of_nulls(table, fitted))
 
 
 def _refuse(table: TableSpec, stop: Stop | None) -> None:

@@ -34,6 +34,7 @@ def check_details(table: Node, findings: Findings) -> None:
     _check_dead_letters(table, findings)
     _check_key_of_target(table, findings)
     _check_columns(table, findings)
+    _check_masks(table, findings)
     _check_placeholders(table, findings)
 
 
@@ -170,6 +171,24 @@ def _check_columns(table: Node, findings: Findings) -> None:
             what = f"key column `{column.text}` has a name that is reserved in a history"
             hint = f"Rename it: columns: {{rename: {{{column.text}: source_{column.text.lstrip('_')}}}}}"
             findings.error(column, what, f"{hint}, and use the new name in `key`", "reserved-name")
+
+
+def _check_masks(table: Node, findings: Findings) -> None:
+    """A cursor's values are recorded and shown as positions; an event time is read as a time. Both may have been
+    masked by defaults or a pattern, so the errors are where the column is named."""
+    masked = table.get("columns.mask")
+    if masked is None:
+        return
+    cursor, event, rename = (table.get(path) for path in ("cursor.column", "scd2.valid_from", "columns.rename"))
+    if cursor is not None and cursor.text in masked.entries:
+        what = f"cursor `{cursor.text}` is masked: the plan, the state and the target's commits have its values"
+        hint = "Take another column as `cursor`, or remove its mask"
+        findings.error(cursor, f"{what} as they are", hint, "not-together")
+    sources = {target.text: column for column, target in rename.entries.items()} if rename else {}
+    is_column = event is not None and event.value not in ("now", "commit")
+    if event is not None and is_column and sources.get(event.text, event.text) in masked.entries:
+        hint = "Take another column as `valid_from`, or remove its mask"
+        findings.error(event, f"event time `{event.text}` is masked: a hash is not a time", hint, "not-together")
 
 
 def _check_placeholders(table: Node, findings: Findings) -> None:

@@ -98,6 +98,8 @@ def _refused(before: Mode, after: Mode) -> Refused:
         return "no history to continue"
     if before == "scd2" and after in ("append", "merge"):
         return "holds a history"
+    if after == "merge":
+        return "may hold several rows of one key"
     return "is not known" if (before, after) == ("truncate", "append") else ""
 
 
@@ -126,7 +128,8 @@ _SOFT = _with(_MERGE, deletes="soft")
 
 CHANGES: tuple[Change, ...] = (
     *_modes(),
-    Change("merge_key", _MERGE, _with(_MERGE, key="code")),
+    Change("merge_key", _MERGE, _with(_MERGE, key="code"), refused='the new key lacks "id"'),
+    Change("merge_wider_key", _MERGE, _with(_MERGE, key="id, code")),
     Change("scd2_key", _SCD2, _with(_SCD2, key="code"), refused="has another key"),
     Change("merge_cursor", _MERGE, _with(_MERGE, cursor="clock")),
     Change("merge_no_cursor", _MERGE, _with(_MERGE, cursor=None)),
@@ -137,9 +140,9 @@ CHANGES: tuple[Change, ...] = (
     Change("merge_hard", _MERGE, _with(_MERGE, deletes="hard"), stops=False),
     Change("merge_soft_to_hard", _SOFT, _with(_MERGE, deletes="hard"), stops=False),
     Change("merge_soft_to_none", _SOFT, _MERGE, stops=False),
-    Change("truncate_to_merge_soft", _TRUNCATE, _SOFT),
+    Change("truncate_to_merge_soft", _TRUNCATE, _SOFT, refused="may hold several rows of one key"),
     Change("truncate_to_scd2_deletes", _TRUNCATE, _with(_SCD2, deletes="soft"), refused="no history to continue"),
-    Change("append_to_merge_soft", _APPEND, _SOFT),
+    Change("append_to_merge_soft", _APPEND, _SOFT, refused="may hold several rows of one key"),
     Change("scd2_deletes", _SCD2, _with(_SCD2, deletes="soft"), stops=False),
     *(Change(f"{mode}_where", _of_mode(mode), _with(_of_mode(mode), least=3)) for mode in MODES),
     *(change for mode in MODES for change in _columns(mode)),
@@ -155,6 +158,7 @@ SAMPLE = (
     "append_to_merge_soft",
     "merge_soft",
     "merge_key",
+    "merge_wider_key",
     "truncate_to_scd2_deletes",
     "scd2_key",
     "append_exclude",

@@ -14,6 +14,7 @@ from flowctl.model.table_info import Column
 from flowctl.plan.acceptance import continued, refusal, with_columns_accepted
 from flowctl.plan.definition import definition
 from flowctl.spec.spec import ColumnRules
+from tests.plan.stream_worlds import joined, running, step_of, stream_plan, stream_table
 from tests.plan.worlds import (
     OLD,
     ORDERS,
@@ -42,13 +43,48 @@ BASE = {"mode": "merge", "key": ["id"], "cursor": "updated_at", "to": "lake:orde
         ({"mode": "truncate"}, {"mode": "append"}, NoPosition(), "is not known"),
         ({"mode": "append"}, {"mode": "append", "to": "lake:other"}, OLD, None),
         ({}, {"mode": "append"}, OLD, None),
-        ({}, {"key": ["code"]}, OLD, None),
+        ({"mode": "append"}, {}, OLD, "may hold several rows of one key"),
+        ({"mode": "truncate"}, {}, OLD, "may hold several rows of one key"),
+        ({}, {"key": ["amount"]}, OLD, 'the new key lacks "id"'),
+        ({}, {"key": ["ID"]}, OLD, 'the new key lacks "id"'),
+        ({"key": ["id", "amount"]}, {}, OLD, 'the new key lacks "amount"'),
+        ({"key": ["id", "amount"]}, {"key": ["amount", "id"]}, OLD, None),
+        ({}, {"key": ["id", "amount"]}, OLD, None),
+        ({}, {"key": ["id", "ident"]}, OLD, 'have no "ident"'),
+        ({"columns": {}}, {"columns": {"rename": {"ident": "id"}}}, OLD, None),
+        ({"columns": {}}, {"columns": {"mask": {"id": "sha256"}}}, OLD, 'other values of "id"'),
+        (
+            {"columns": {"mask": {"id": "sha256"}}},
+            {"columns": {"mask": {"ident": "sha256"}, "rename": {"ident": "id"}}},
+            OLD,
+            None,
+        ),
+        ({"columns": {"add": {"id": "a"}}}, {"columns": {"add": {"id": "b"}}}, OLD, 'other values of "id"'),
         ({}, {"cursor": None}, OLD, None),
     ],
 )
 def test_what_cannot_be_continued_says_why(before, after, position, why):
-    said = refusal({**BASE, **before}, {**BASE, **after}, position)
+    said = refusal(recorded(table(), position), {**BASE, **before}, {**BASE, **after}, target())
     assert said is None if why is None else why in said
+
+
+def test_a_definition_of_an_older_flowctl_that_lacks_mode_key_and_columns_can_be_continued():
+    assert refusal(recorded(table(), OLD), {"to": "lake:orders"}, BASE, target()) is None
+
+
+def test_a_target_whose_name_alone_has_changed_still_has_the_rows_of_the_former_key():
+    moved = {**BASE, "to": "lake:other", "key": ["amount"]}
+    state = recorded(table(), OLD)
+    assert refusal(state, BASE, moved, None) is refusal(state, BASE, moved, target(identity="theirs")) is None
+    assert refusal(state, BASE, moved, target(identity="delta-1")) is not None
+
+
+def test_a_stream_under_another_key_is_replaced_as_a_new_snapshot_would_keep_the_key_that_is_recorded():
+    spec = stream_table("orders")
+    seen, state = joined(spec, 4)
+    state = replace(state, definition={**state.definition, "key": ["amount"]})
+    made = step_of(stream_plan(running({"orders": state}), [(spec, seen)]), "orders")
+    assert "--full-refresh orders" in made.hint and "resnapshot" not in made.hint
 
 
 TOPIC = {
@@ -66,9 +102,9 @@ def test_a_connection_may_have_another_name(base):
     renamed = {**base, "from": {**base["from"], "connection": "other"}}
     elsewhere = {**renamed, "source_identity": "unknown:1/1"}
     state = recorded(table(), OffsetsPosition(((0, 7),)))
-    assert refusal(base, renamed, state.position) is None
+    assert refusal(state, base, renamed, target()) is None
     for before, now in ((base, elsewhere), ({**base, "source_identity": ""}, renamed)):
-        assert refusal(before, now, state.position) is not None
+        assert refusal(state, before, now, target()) is not None
     assert continued(state, base, renamed) == state
 
 
@@ -76,7 +112,7 @@ def test_another_topic_is_read_from_its_beginning():
     state = recorded(table(), OffsetsPosition(((0, 7),)))
     merged = {**TOPIC, "mode": "merge"}
     for changes in ({"from": {"topic": "u", "connection": "bus"}}, {"source_identity": "kafka:c/2"}):
-        assert refusal(merged, {**merged, **changes}, state.position) is None
+        assert refusal(state, merged, {**merged, **changes}, target()) is None
         assert continued(state, merged, {**merged, **changes}).position is None
 
 

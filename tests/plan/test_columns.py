@@ -110,3 +110,18 @@ def test_a_table_with_nothing_but_partitions_stops() -> None:
     assert (action_of(made), "names every column of the table" in made.reason) == ("stop", True), made.reason
     made = step(table(layout=Layout(partition_by=names[1:])), observed(high(NEW), source(ORDERS)))
     assert action_of(made) == "create"
+
+
+def test_a_key_column_that_probably_has_another_name_keeps_its_rows_by_a_rename() -> None:
+    def hint(*columns: Column) -> str:
+        made = step(
+            table(), observed(high(NEW), source((*columns, *ORDERS[1:])), target(), committed()), recorded(table(), OLD)
+        )
+        assert made.reason == 'the key column "id" is not among the target\'s columns'
+        return made.hint
+
+    ident, other = Column("ident", types.INT64), Column("other", types.INT64)
+    renamed = 'If "ident" is its new name, write columns: {rename: {ident: id}} and continue with `flowctl state set '
+    assert hint(ident).startswith(renamed) and "--accept-definition`" in hint(ident)
+    for unclear in ((), (ident, other), (Column("ident", types.STRING),)):
+        assert hint(*unclear) == "Correct `key`"

@@ -23,9 +23,9 @@ from tests.plan.worlds import (
 
 
 def test_a_changed_definition_stops_and_names_both_ways_on():
-    before = table(mode="append")
+    before = table(key=("id",), where="amount > 0")
     made = step(table(), observed(high(NEW), **unchanged_target()), recorded(before, OLD))
-    assert made.reason == 'the definition changed: cursor: none → updated_at; key: none → ["id"]; mode: append → merge'
+    assert made.reason == "the definition changed: where: amount > 0 → none"
     assert "--full-refresh orders" in made.hint and "--accept-definition" in made.hint
     refreshed = step(table(), observed(high(NEW), **unchanged_target()), recorded(before, OLD), REFRESH)
     assert action_of(refreshed) == "change"

@@ -141,13 +141,14 @@ def test_a_plan_says_that_keys_stay_in_the_partitions_of_before() -> None:
         ({"target": TargetRef("bus", ("orders.v2",))}, "Send everything to bus:orders.v2 with `"),
         ({"where": "amount > 0"}, "Continue from here with `"),
         ({"key": ("id", "amount")}, "Continue from here with `"),
+        ({"key": ("amount",)}, "Write to a new topic: it cannot continue from here: "),
     ],
 )
 def test_a_changed_definition_offers_no_full_refresh(keys: dict[str, Any], hint: str) -> None:
     found = step(table(**keys), Observed(source(), **written()), state_of(table()))
     assert isinstance(found, Stopped)
     assert found.hint.startswith(hint) and "--full-refresh" not in found.hint
-    assert "--accept-definition`" in found.hint
+    assert ("--accept-definition`" in found.hint) == ("cannot continue" not in hint)
 
 
 def test_another_target_than_state_has_offers_no_full_refresh() -> None:
