@@ -8,6 +8,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.letters import REASON_COLUMN
@@ -59,9 +61,12 @@ def enforced(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame
     return frame
 
 
-def with_reason(frame: DataFrame, expectations: Sequence[Expectation], *, exempt_deletions: bool = False) -> DataFrame:
-    """Adds :data:`REASON_COLUMN`: the names of the quarantine checks that a row violates, or null. A reported deletion
-    may have no values that could meet them (``exempt_deletions``); nor has a row that has a reason already."""
+def with_reason(
+    frame: DataFrame, expectations: Sequence[Expectation], *, deletions_by: Sequence[str] = ()
+) -> DataFrame:
+    """Adds :data:`REASON_COLUMN`: the names of the quarantine checks that a row violates, or null. A deletion that has
+    the columns ``deletions_by`` violates none, because its other columns may be empty or anonymized (no columns: it is
+    checked as any row). A row that has a reason keeps it."""
     from pyspark.sql import functions as f
 
     before = named(REASON_COLUMN) if REASON_COLUMN in frame.columns else f.lit(None).cast("string")
@@ -70,7 +75,10 @@ def with_reason(frame: DataFrame, expectations: Sequence[Expectation], *, exempt
     if not reasons:
         return frame.withColumn(REASON_COLUMN, before)
     joined = f.concat_ws("; ", *reasons)
-    is_rejected = (joined != "") & (named(OP_COLUMN) != "D") if exempt_deletions else joined != ""
+    is_rejected = joined != ""
+    if deletions_by:
+        is_incomplete = reduce(or_, [named(name).isNull() for name in deletions_by])
+        is_rejected = is_rejected & ((named(OP_COLUMN) != "D") | is_incomplete)
     return frame.withColumn(REASON_COLUMN, f.coalesce(before, f.when(is_rejected, joined)))
 
 

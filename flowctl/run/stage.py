@@ -33,7 +33,7 @@ from flowctl.run.appending import IntervalRead
 from flowctl.run.checks import BatchCounts
 from flowctl.run.streaming.shaping import is_changes, shaped_changes, truncated_at
 from flowctl.run.truncation import apply_to_rows, apply_to_versions, without_truncates
-from flowctl.spec.spec import DetectMissingKeys, ReportedDeletes, TableSpec
+from flowctl.spec.spec import DetectFlag, DetectMissingKeys, ReportedDeletes, TableSpec
 from flowctl.storage.buffer import Buffer, BufferFolder
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
         return checks.with_reason(rows, table.expect)
     rows, truncates = without_truncates(rows, work.read.truncates), work.read.truncates
     frame = batch.keyed(rows, columns, table, work.snapshot, work.intent.at, carried)
-    frame = checks.with_reason(frame, table.expect, exempt_deletions=_reports_deletes(work))
+    frame = checks.with_reason(frame, table.expect, deletions_by=_identity(work) if _reports_deletes(work) else ())
     if table.dedupe == "fail":
         is_by_version = isinstance(work.intent.interval.lower, VersionPosition)  # the first run reads one version
         return batch.without_order(batch.newest_version_per_key(frame, table) if is_by_version else frame)
@@ -180,10 +180,10 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
 
 
 def _reports_deletes(work: Staging) -> bool:
-    """Whether the batch's deletions are those that its source reports."""
+    """Whether the batch's deletions are those that its source reports, in whatever way."""
     deletes = work.table.deletes
     is_by_version = isinstance(deletes, DetectMissingKeys) and isinstance(work.intent.interval.lower, VersionPosition)
-    return isinstance(deletes, ReportedDeletes) or is_by_version
+    return isinstance(deletes, ReportedDeletes | DetectFlag) or is_by_version
 
 
 def _written(work: Staging, name: str, frame: DataFrame) -> DataFrame:

@@ -67,6 +67,8 @@ TABLE = TableSpec(
     cursor=Cursor("at"),
     valid_from="at",
 )
+#: Columns of targets with soft deletes and of histories.
+SOFT_OR_CURRENT = "id int, _deleted_at timestamp, is_current boolean"
 
 
 def day(number: int) -> dt.datetime:
@@ -260,6 +262,20 @@ def test_a_flag_makes_a_delete(bench: Bench) -> None:
     assert staged.counts.deletes == 1
 
 
+@pytest.mark.parametrize("mode", ["merge", "scd2"])
+def test_a_flagged_row_without_values_is_deleted_and_not_quarantined(bench: Bench, mode: Any) -> None:
+    """It was anonymized as it was deleted. Without its key, it names no row of the target."""
+    table = replace(TABLE, mode=mode, deletes=DetectFlag("gone"), guard=Guard(max_deleted=1.0))
+    names = ("id", "note")
+    table = replace(table, expect=tuple(NotNull(column=name, on_fail="quarantine", mark=MARK) for name in names))
+    rows = [(1, None, True, day(2)), (2, None, False, day(2)), (None, "c", True, day(2)), (1, "a", False, day(1))]
+    staged = bench.stage(table, rows, bench.spark.createDataFrame([(1, None, True)], SOFT_OR_CURRENT))
+    assert (1, "D") in rows_of(staged, "id", "_flowctl_op")
+    assert staged.rejected is not None
+    found = {(row["id"], row["_flowctl_reason"]) for row in staged.rejected.collect()}
+    assert found == {(2, "note: not_null"), (None, "id: not_null")}
+
+
 @pytest.mark.parametrize("mode", [pytest.param("merge", marks=pytest.mark.full), "scd2"])
 @pytest.mark.parametrize("action", [pytest.param("hard", marks=pytest.mark.full), "soft"])
 @pytest.mark.parametrize(
@@ -276,10 +292,9 @@ def test_flagged_rows_that_are_deleted_already_do_not_count_for_the_guard(
     table = replace(TABLE, mode=mode, deletes=DetectFlag("gone", action=action), expect=expect)
     table = replace(table, guard=Guard(max_deleted=0.25))
     gone = [(1, "a", True, day(1)), (2, "b", True, day(1)), (3, "c", True, day(1))]
-    kinds = "id int, _deleted_at timestamp, is_current boolean"
     deleted = [(number, day(1), False) for number in (1, 2, 3)] if mode == "scd2" or action == "soft" else []
     live = [(number, None, True) for number in (4, 5, 6, 7)]
-    target = bench.spark.createDataFrame([*deleted, *live], kinds)
+    target = bench.spark.createDataFrame([*deleted, *live], SOFT_OR_CURRENT)
     assert bench.stage(table, gone, target).counts.deletes == 3
     staged = bench.stage(table, [*gone, (4, "d", True, day(2))], target)
     assert (staged.counts.deletes, staged.counts.deleted) == (4, 1)
