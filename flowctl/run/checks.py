@@ -35,8 +35,9 @@ FIX_ROWS = "Fix the rows in the source, or set on_fail: quarantine or warn"
 class BatchCounts:
     """Counts of one staged batch. ``found`` has the measurement of each expectation that is decided here, ``columns``
     the columns that they need. ``target_rows`` is the number of the target's live rows before the commit, None if no
-    guard needs it; ``deleted`` is how many of these the batch deletes, None for all of its ``deletes``. ``null_keys``
-    counts rows with a null in their key; ``key_bounds`` is for :class:`flowctl.connectors.target.WriteJob`."""
+    guard needs it; ``deleted`` is how many of these the batch deletes, None for all of its ``deletes``. ``kept`` is
+    how many of the ``quarantined`` rows are in quarantine already. ``null_keys`` counts rows with a null in their key;
+    ``key_bounds`` is for :class:`flowctl.connectors.target.WriteJob`."""
 
     rows: int
     quarantined: int
@@ -45,6 +46,7 @@ class BatchCounts:
     columns: BatchColumns = BatchColumns({})
     target_rows: int | None = None
     deleted: int | None = None
+    kept: int = 0
     null_keys: int = 0
     key_bounds: Mapping[str, tuple[str, str]] | None = None
 
@@ -117,7 +119,7 @@ def decide(
 
 
 def _guard(table: TableSpec, counts: BatchCounts, replaces: bool) -> None:
-    guard, rows, before, total = table.guard, counts.rows, counts.target_rows, counts.rows + counts.quarantined
+    guard, rows, before = table.guard, counts.rows, counts.target_rows
     if replaces and guard.allow_empty is False and rows == 0:
         raise empty_source(table)
     if replaces and guard.max_shrink is not None and before and (before - rows) / before > guard.max_shrink:
@@ -131,8 +133,10 @@ def _guard(table: TableSpec, counts: BatchCounts, replaces: bool) -> None:
         hint = "Look at the source; if the deletions are right, raise guard.max_deleted"
         hint = DELETES_ALL if _is_whole(table, counts) else hint
         raise _refused(table, "max_deleted", max_deleted(table), what, hint)
-    if guard.max_quarantined is not None and total and counts.quarantined / total > guard.max_quarantined:
-        what = f"{counts.quarantined:,} of {total:,} rows would be quarantined"
+    if quarantines_too_many(table, counts):
+        new, kept = counts.quarantined - counts.kept, counts.kept
+        what = f"{new:,} of {rows + new:,} rows would be quarantined"
+        what += f", not counting {kept:,} that {'is' if kept == 1 else 'are'} there already" if kept else ""
         hint = "Look at what the source sends, or raise guard.max_quarantined"
         raise _refused(table, "max_quarantined", guard.max_quarantined, what, hint)
 
@@ -168,6 +172,13 @@ def deletes_too_many(table: TableSpec, counts: BatchCounts) -> bool:
         return False
     share = _deleted(counts) / counts.target_rows
     return share > most or (_is_whole(table, counts) and not table.guard.allows_deleting_all)
+
+
+def quarantines_too_many(table: TableSpec, counts: BatchCounts) -> bool:
+    """Whether more of the batch's rows go to quarantine than ``guard.max_quarantined`` allows. A row that is there
+    already is read again, and counts neither as a violation nor as a row."""
+    most, new = table.guard.max_quarantined, counts.quarantined - counts.kept
+    return most is not None and new > 0 and new / (counts.rows + new) > most
 
 
 def _deleted(counts: BatchCounts) -> int:
