@@ -121,7 +121,7 @@ def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
     _refuse_null_keys(work, rows, counts.null_keys)
     if deletes.may_repeat(work.table) and checks.deletes_too_many(work.table, counts):
         counts = replace(counts, deleted=deletes.count_live(work, rows, counts))
-    rejected = rows.where(named(REASON_COLUMN).isNotNull()) if counts.quarantined else None
+    rejected = _rejected(work, rows) if counts.quarantined else None
     if rows is staged_rows and rejected is None:
         return _decided(work, _without_reason(work, staged), None, counts)
     good = rows.where(named(REASON_COLUMN).isNull()).drop(*_own_names(work))
@@ -129,6 +129,14 @@ def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
     more = counts.rows + counts.deletes - (staged.rows.num_rows if isinstance(staged, InMemory) else 0)
     is_small = isinstance(staged, InMemory) and more <= cost.IN_MEMORY_EXTRA_ROWS
     return _decided(work, batch_like(staged, good) if is_small else OnEngine(good, folder), rejected, counts)
+
+
+def _rejected(work: Staging, rows: DataFrame) -> DataFrame:
+    """The rows for quarantine. If the time of a history's versions is that of the run, a row that is read again would
+    be another row by it, and be stored again."""
+    rejected = rows.where(named(REASON_COLUMN).isNotNull())
+    has_own_time = work.job.is_dated or work.table.valid_from not in (None, "now")
+    return rejected if work.table.mode != "scd2" or has_own_time else rejected.drop("valid_from")
 
 
 def _decided(work: Staging, rows: Batch, rejected: DataFrame | None, counts: BatchCounts) -> StagedBatch:

@@ -252,6 +252,14 @@ def test_scd2_without_event_time_takes_the_moment_of_the_intent(bench: Bench) ->
     ]
 
 
+@pytest.mark.parametrize("event", [None, "now", "at"])
+def test_a_quarantined_row_has_no_time_that_is_another_in_each_run(bench: Bench, event: str | None) -> None:
+    check = NotNull(column="note", on_fail="quarantine", mark=MARK)
+    staged = bench.stage(replace(TABLE, mode="scd2", valid_from=event, expect=(check,)), [(1, None, False, day(1))])
+    assert staged.rejected is not None
+    assert ("valid_from" in staged.rejected.columns) == (event == "at")
+
+
 def test_violations_are_counted_for_warnings(bench: Bench) -> None:
     checks = (
         Between(column="id", low=1, high=5, on_fail="warn", mark=MARK),
