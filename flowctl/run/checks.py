@@ -121,7 +121,7 @@ def decide(
 def _guard(table: TableSpec, counts: BatchCounts, replaces: bool) -> None:
     guard, rows, before = table.guard, counts.rows, counts.target_rows
     if replaces and guard.allow_empty is False and rows == 0:
-        raise empty_source(table)
+        raise empty_source(table, counts.quarantined)
     if replaces and guard.max_shrink is not None and before and (before - rows) / before > guard.max_shrink:
         what, hint = (
             f"{before:,} rows would become {rows:,}",
@@ -153,15 +153,18 @@ def refuse_dead_letters(table: TableSpec, dead: int, messages: int, example: Cal
         )
 
 
-def empty_source(table: TableSpec) -> StoppedByPolicy:
-    what = "the source has no rows and the target's content would be wiped"
-    return _refused(
-        table, "allow_empty", None, what, "Check the source; set guard.allow_empty: true if it may be empty"
-    )
+def empty_source(table: TableSpec, quarantined: int = 0) -> StoppedByPolicy:
+    """``quarantined``: the source has this many rows, none of which passes the checks."""
+    why, look = "the source has no rows", "Check the source"
+    if quarantined:
+        why = f"all of its rows ({quarantined:,}) would be quarantined"
+        look = "Look at what the source sends and at the checks with on_fail: quarantine"
+    hint = f"{look}; set guard.allow_empty: true if the target may be empty"
+    return _refused(table, "allow_empty", None, f"{why}, which would leave the target empty", hint)
 
 
 def _refused(table: TableSpec, guard: str, limit: float | None, what: str, hint: str) -> StoppedByPolicy:
-    of = "" if limit is None else f" {limit:.0%}"
+    of = "" if limit is None else f" {limit * 100:g}%"
     return StoppedByPolicy(f"guard.{guard}{of}: {what}", hint=hint, mark=table.mark_of(f"guard.{guard}"))
 
 
