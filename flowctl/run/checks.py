@@ -8,6 +8,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.letters import REASON_COLUMN
@@ -33,8 +35,9 @@ FIX_ROWS = "Fix the rows in the source, or set on_fail: quarantine or warn"
 class BatchCounts:
     """Counts of one staged batch. ``found`` has the measurement of each expectation that is decided here, ``columns``
     the columns that they need. ``target_rows`` is the number of the target's live rows before the commit, None if no
-    guard needs it; ``deleted`` is how many of these the batch deletes, None for all of its ``deletes``. ``null_keys``
-    counts rows with a null in their key; ``key_bounds`` is for :class:`flowctl.connectors.target.WriteJob`."""
+    guard needs it; ``deleted`` is how many of these the batch deletes, None for all of its ``deletes``. ``kept`` is
+    how many of the ``quarantined`` rows are in quarantine already. ``null_keys`` counts rows with a null in their key;
+    ``key_bounds`` is for :class:`flowctl.connectors.target.WriteJob`."""
 
     rows: int
     quarantined: int
@@ -43,6 +46,7 @@ class BatchCounts:
     columns: BatchColumns = BatchColumns({})
     target_rows: int | None = None
     deleted: int | None = None
+    kept: int = 0
     null_keys: int = 0
     key_bounds: Mapping[str, tuple[str, str]] | None = None
 
@@ -59,9 +63,12 @@ def enforced(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame
     return frame
 
 
-def with_reason(frame: DataFrame, expectations: Sequence[Expectation], *, exempt_deletions: bool = False) -> DataFrame:
-    """Adds :data:`REASON_COLUMN`: the names of the quarantine checks that a row violates, or null. A reported deletion
-    may have no values that could meet them (``exempt_deletions``); nor has a row that has a reason already."""
+def with_reason(
+    frame: DataFrame, expectations: Sequence[Expectation], *, deletions_by: Sequence[str] = ()
+) -> DataFrame:
+    """Adds :data:`REASON_COLUMN`: the names of the quarantine checks that a row violates, or null. A deletion that has
+    the columns ``deletions_by`` violates none, because its other columns may be empty or anonymized (no columns: it is
+    checked as any row). A row that has a reason keeps it."""
     from pyspark.sql import functions as f
 
     before = named(REASON_COLUMN) if REASON_COLUMN in frame.columns else f.lit(None).cast("string")
@@ -70,7 +77,10 @@ def with_reason(frame: DataFrame, expectations: Sequence[Expectation], *, exempt
     if not reasons:
         return frame.withColumn(REASON_COLUMN, before)
     joined = f.concat_ws("; ", *reasons)
-    is_rejected = (joined != "") & (named(OP_COLUMN) != "D") if exempt_deletions else joined != ""
+    is_rejected = joined != ""
+    if deletions_by:
+        is_incomplete = reduce(or_, [named(name).isNull() for name in deletions_by])
+        is_rejected = is_rejected & ((named(OP_COLUMN) != "D") | is_incomplete)
     return frame.withColumn(REASON_COLUMN, f.coalesce(before, f.when(is_rejected, joined)))
 
 
@@ -109,9 +119,9 @@ def decide(
 
 
 def _guard(table: TableSpec, counts: BatchCounts, replaces: bool) -> None:
-    guard, rows, before, total = table.guard, counts.rows, counts.target_rows, counts.rows + counts.quarantined
+    guard, rows, before = table.guard, counts.rows, counts.target_rows
     if replaces and guard.allow_empty is False and rows == 0:
-        raise empty_source(table)
+        raise empty_source(table, counts.quarantined)
     if replaces and guard.max_shrink is not None and before and (before - rows) / before > guard.max_shrink:
         what, hint = (
             f"{before:,} rows would become {rows:,}",
@@ -123,8 +133,10 @@ def _guard(table: TableSpec, counts: BatchCounts, replaces: bool) -> None:
         hint = "Look at the source; if the deletions are right, raise guard.max_deleted"
         hint = DELETES_ALL if _is_whole(table, counts) else hint
         raise _refused(table, "max_deleted", max_deleted(table), what, hint)
-    if guard.max_quarantined is not None and total and counts.quarantined / total > guard.max_quarantined:
-        what = f"{counts.quarantined:,} of {total:,} rows would be quarantined"
+    if quarantines_too_many(table, counts):
+        new, kept = counts.quarantined - counts.kept, counts.kept
+        what = f"{new:,} of {rows + new:,} rows would be quarantined"
+        what += f", not counting {kept:,} that {'is' if kept == 1 else 'are'} there already" if kept else ""
         hint = "Look at what the source sends, or raise guard.max_quarantined"
         raise _refused(table, "max_quarantined", guard.max_quarantined, what, hint)
 
@@ -141,15 +153,18 @@ def refuse_dead_letters(table: TableSpec, dead: int, messages: int, example: Cal
         )
 
 
-def empty_source(table: TableSpec) -> StoppedByPolicy:
-    what = "the source has no rows and the target's content would be wiped"
-    return _refused(
-        table, "allow_empty", None, what, "Check the source; set guard.allow_empty: true if it may be empty"
-    )
+def empty_source(table: TableSpec, quarantined: int = 0) -> StoppedByPolicy:
+    """``quarantined``: the source has this many rows, none of which passes the checks."""
+    why, look = "the source has no rows", "Check the source"
+    if quarantined:
+        why = f"all of its rows ({quarantined:,}) would be quarantined"
+        look = "Look at what the source sends and at the checks with on_fail: quarantine"
+    hint = f"{look}; set guard.allow_empty: true if the target may be empty"
+    return _refused(table, "allow_empty", None, f"{why}, which would leave the target empty", hint)
 
 
 def _refused(table: TableSpec, guard: str, limit: float | None, what: str, hint: str) -> StoppedByPolicy:
-    of = "" if limit is None else f" {limit:.0%}"
+    of = "" if limit is None else f" {limit * 100:g}%"
     return StoppedByPolicy(f"guard.{guard}{of}: {what}", hint=hint, mark=table.mark_of(f"guard.{guard}"))
 
 
@@ -160,6 +175,13 @@ def deletes_too_many(table: TableSpec, counts: BatchCounts) -> bool:
         return False
     share = _deleted(counts) / counts.target_rows
     return share > most or (_is_whole(table, counts) and not table.guard.allows_deleting_all)
+
+
+def quarantines_too_many(table: TableSpec, counts: BatchCounts) -> bool:
+    """Whether more of the batch's rows go to quarantine than ``guard.max_quarantined`` allows. A row that is there
+    already is read again, and counts neither as a violation nor as a row."""
+    most, new = table.guard.max_quarantined, counts.quarantined - counts.kept
+    return most is not None and new > 0 and new / (counts.rows + new) > most
 
 
 def _deleted(counts: BatchCounts) -> int:

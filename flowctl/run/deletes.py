@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.letters import REASON_COLUMN
+from flowctl.connectors.source import ReadRequest
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.engine.spark_types import named
+from flowctl.model.interval import Interval
+from flowctl.model.table_info import Column
+from flowctl.observe.lower_bound import read_from
+from flowctl.run import batch, masking
 from flowctl.run.checks import BatchCounts
 from flowctl.spec.spec import DetectFlag, TableSpec
 from flowctl.sql.difference import SOURCE_ORDER
@@ -40,11 +45,47 @@ def gone(source_keys: DataFrame, target_live: DataFrame, key: Sequence[str]) -> 
     return _pair(target_live.select(*map(named, key)), source_keys, key, "left_anti")
 
 
-def missed(source_keys: DataFrame, target_live: DataFrame, batch: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Keys that the source has, but neither the target's live rows nor the batch. Their rows appeared below the
-    position, or were deleted and inserted again; they are read again."""
+def source_keys(work: Staging) -> DataFrame:
+    """The keys of all rows that belong to the table, from the batch's own snapshot, by the same expressions."""
+    made = [part for part in work.columns.projection if part.column.name in work.table.key]
+    wanted = {part.source for part in made}
+    columns = work.columns.source
+    if None in wanted:  # a key of columns.add may use any column, also by its target name
+        everything = batch.projected(work.snapshot.frame(request_all(work, columns)), work.columns.projection, columns)
+        return everything.select(*[named(part.column.name) for part in made])
+    needed = tuple(column for column in columns if column.name in wanted)
+    return batch.projected(work.snapshot.frame(request_all(work, needed)), made, needed)
+
+
+def request_all(work: Staging, columns: tuple[Column, ...]) -> ReadRequest:
+    """A request for all rows that belong to the table."""
+    return ReadRequest(
+        columns, _eligible(work), masked=masking.maskable(work.table, work.columns.source, work.intent.interval)
+    )
+
+
+def _eligible(work: Staging) -> Interval | None:
+    """The interval of a full refresh, whose rows the target should contain: without those that `cursor.start` and
+    `nulls: skip` exclude. None: all rows."""
+    cursor, interval = work.table.cursor, work.intent.interval
+    if cursor is None:
+        return None
+    kind = next(column.type for column in work.columns.source if column.name == cursor.column)
+    return Interval(
+        lower=None,
+        upper=interval.upper,
+        cursor_column=cursor.column,
+        read_from=read_from(cursor, kind, None),
+        include_null=cursor.nulls != "skip",  # with `fail`, the plan found none; later ones must not count as deleted
+    )
+
+
+def missed(source_keys: DataFrame, target_live: DataFrame, rows: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Keys that the source has, but neither the target's live rows nor the ``rows`` of the batch. Their rows appeared
+    below the position, were deleted and inserted again, or went to quarantine, and may be good without a new cursor;
+    they are read again."""
     unknown = _pair(source_keys, target_live, key, "left_anti").select(*map(named, key))
-    return _pair(unknown, batch, key, "left_anti")
+    return _pair(unknown, rows, key, "left_anti")
 
 
 def live_rows(work: Staging) -> DataFrame | None:

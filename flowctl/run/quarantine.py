@@ -17,7 +17,7 @@ from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import reserved, sidecars, types
 from flowctl.model.commit import Commit
-from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.resolve.places import SIDECARS
 from flowctl.spec.spec import Layout
 from flowctl.sql.dialects import schema_ddl
@@ -93,13 +93,7 @@ def quarantine(
         return
     since = newest.seq if newest is not None and newest.void else job.record.seq
     target, side, sidecar = place.target, place.job(job), place.sidecar
-    there = None if target.is_log else target.describe([side.object])[side.object]
-    if there is not None and not {column.name.lower() for column in there.columns} >= reserved.FIRST_QUARANTINE:
-        holds = SIDECARS[sidecar.suffix]
-        raise StoppedByPolicy(
-            f"{side.object}, where {side.record.table} would keep its {holds}, was not made by flowctl",
-            hint="Rename or drop it, or give the table another `to`",
-        )
+    there = _existing(place, side)
     if rejected is not None:
         frame, columns = sidecar.stored(rejected, job)
         side = replace(side, columns=columns)
@@ -109,6 +103,32 @@ def quarantine(
     elif there is not None:
         spark = session()
         target.quarantine(spark, spark.createDataFrame([], schema_ddl(sidecar.own)), side, since)
+
+
+def count_kept(spark: SparkSession, place: Place, job: WriteJob, rejected: DataFrame) -> int:
+    """How many of the ``rejected`` rows of the job's batch are in quarantine already, for the same reason. 0 if every
+    row that is read is a new one, or if the batch becomes the target's whole content, which then lacks all of them."""
+    if begins_anew(job) or not _reads_again(job):
+        return 0
+    frame, columns = place.sidecar.stored(rejected, job)
+    side = replace(place.job(job), columns=columns)
+    there = _existing(place, side)
+    if there is None:
+        return 0
+    stored = place.target.scan(spark, side.object, there.columns)
+    return int(rejected.count() - _not_kept_yet(frame, stored, side, job.record.seq, place.sidecar).count())
+
+
+def _existing(place: Place, side: WriteJob) -> TableInfo | None:
+    """The sidecar; None if there is none, or nobody can look. Raises if it is a table of someone else."""
+    there = None if place.target.is_log else place.target.describe([side.object])[side.object]
+    if there is not None and not {column.name.lower() for column in there.columns} >= reserved.FIRST_QUARANTINE:
+        holds = SIDECARS[place.sidecar.suffix]
+        raise StoppedByPolicy(
+            f"{side.object}, where {side.record.table} would keep its {holds}, was not made by flowctl",
+            hint="Rename or drop it, or give the table another `to`",
+        )
+    return there
 
 
 def remove_rejected(

@@ -14,26 +14,24 @@ from typing import TYPE_CHECKING, Any, assert_never
 from flowctl import text
 from flowctl.connectors.buffered import batch_like, buffered, computed, frame_of
 from flowctl.connectors.letters import REASON_COLUMN
-from flowctl.connectors.source import ReadRequest, Snapshot
-from flowctl.connectors.target import OP_COLUMN, Target
+from flowctl.connectors.source import Snapshot
+from flowctl.connectors.target import OP_COLUMN, Target, WriteJob
 from flowctl.engine import cost
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import columns_of, named
 from flowctl.errors import TableError
 from flowctl.expect.expectation import BatchColumns, BatchExpectation, Expectation, GroupExpectation
 from flowctl.model.commit import Intent
-from flowctl.model.interval import Interval
 from flowctl.model.position import VersionPosition
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
-from flowctl.model.table_info import Column
-from flowctl.observe.lower_bound import read_from
-from flowctl.run import batch, checks, counting, deletes, letters, masking
+from flowctl.run import batch, checks, counting, deletes, letters
 from flowctl.run.appending import IntervalRead
 from flowctl.run.checks import BatchCounts
+from flowctl.run.quarantine import QUARANTINE, Place, count_kept
 from flowctl.run.streaming.shaping import is_changes, shaped_changes, truncated_at
 from flowctl.run.truncation import apply_to_rows, apply_to_versions, without_truncates
-from flowctl.spec.spec import DetectMissingKeys, ReportedDeletes, TableSpec
+from flowctl.spec.spec import DetectFlag, DetectMissingKeys, ReportedDeletes, TableSpec
 from flowctl.storage.buffer import Buffer, BufferFolder
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ class StagedBatch:
 
 @dataclass(frozen=True)
 class Staging:
-    """The input for staging one table. ``read`` is from ``snapshot``."""
+    """The input for staging one table. ``read`` is from ``snapshot``; ``job`` is for what becomes of it."""
 
     spark: SparkSession
     snapshot: Snapshot
@@ -71,6 +69,7 @@ class Staging:
     intent: Intent
     target: Target
     buffer: Buffer
+    job: WriteJob
 
 
 def stage(work: Staging) -> StagedBatch:
@@ -122,7 +121,7 @@ def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
     _refuse_null_keys(work, rows, counts.null_keys)
     if deletes.may_repeat(work.table) and checks.deletes_too_many(work.table, counts):
         counts = replace(counts, deleted=deletes.count_live(work, rows, counts))
-    rejected = rows.where(named(REASON_COLUMN).isNotNull()) if counts.quarantined else None
+    rejected = _rejected(work, rows) if counts.quarantined else None
     if rows is staged_rows and rejected is None:
         return _decided(work, _without_reason(work, staged), None, counts)
     good = rows.where(named(REASON_COLUMN).isNull()).drop(*_own_names(work))
@@ -132,12 +131,23 @@ def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
     return _decided(work, batch_like(staged, good) if is_small else OnEngine(good, folder), rejected, counts)
 
 
+def _rejected(work: Staging, rows: DataFrame) -> DataFrame:
+    """The rows for quarantine. If the time of a history's versions is that of the run, a row that is read again would
+    be another row by it, and be stored again."""
+    rejected = rows.where(named(REASON_COLUMN).isNotNull())
+    has_own_time = work.job.is_dated or work.table.valid_from not in (None, "now")
+    return rejected if work.table.mode != "scd2" or has_own_time else rejected.drop("valid_from")
+
+
 def _decided(work: Staging, rows: Batch, rejected: DataFrame | None, counts: BatchCounts) -> StagedBatch:
     if work.read.landed is not None and work.table.dead_letters is not None:
         rejected, dead = letters.all_rejected(
             work.table, rejected, counts.quarantined, work.read.landed, work.spark, lambda: _folder(work, "letters")
         )
         counts = replace(counts, quarantined=dead)
+    elif rejected is not None and checks.quarantines_too_many(work.table, counts):
+        place = Place(work.target, QUARANTINE.of(work.table.target.object), QUARANTINE)
+        counts = replace(counts, kept=count_kept(work.spark, place, work.job, rejected))
     now, step = dt.datetime.now(dt.UTC), work.step
     warnings = checks.decide(work.table, counts, now, replaces=step.write_full, continues=step.continues)
     return StagedBatch(rows, rejected, counts, warnings)
@@ -168,7 +178,7 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
         return checks.with_reason(rows, table.expect)
     rows, truncates = without_truncates(rows, work.read.truncates), work.read.truncates
     frame = batch.keyed(rows, columns, table, work.snapshot, work.intent.at, carried)
-    frame = checks.with_reason(frame, table.expect, exempt_deletions=_reports_deletes(work))
+    frame = checks.with_reason(frame, table.expect, deletions_by=_identity(work) if _reports_deletes(work) else ())
     if table.dedupe == "fail":
         is_by_version = isinstance(work.intent.interval.lower, VersionPosition)  # the first run reads one version
         return batch.without_order(batch.newest_version_per_key(frame, table) if is_by_version else frame)
@@ -180,10 +190,10 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
 
 
 def _reports_deletes(work: Staging) -> bool:
-    """Whether the batch's deletions are those that its source reports."""
+    """Whether the batch's deletions are those that its source reports, in whatever way."""
     deletes = work.table.deletes
     is_by_version = isinstance(deletes, DetectMissingKeys) and isinstance(work.intent.interval.lower, VersionPosition)
-    return isinstance(deletes, ReportedDeletes) or is_by_version
+    return isinstance(deletes, ReportedDeletes | DetectFlag) or is_by_version
 
 
 def _written(work: Staging, name: str, frame: DataFrame) -> DataFrame:
@@ -266,7 +276,7 @@ def _with_missing_keys(work: Staging, rows: DataFrame) -> DataFrame:
     if live is None:
         return rows
     live = _written(work, "live", live.select(*[named(name) for name in key]))
-    source_keys = _written(work, "keys", _source_keys(work))
+    source_keys = _written(work, "keys", deletes.source_keys(work))
     gone = deletes.as_batch(
         deletes.gone(source_keys, live, key), rows, work.intent.at if table.mode == "scd2" else None
     )
@@ -276,43 +286,8 @@ def _with_missing_keys(work: Staging, rows: DataFrame) -> DataFrame:
     missed = _written(work, "missed", deletes.missed(source_keys, live, rows, key))
     if missed.isEmpty():
         return frame
-    everything = _shaped(work, work.snapshot.frame(_request(work, work.columns.source)))
+    everything = _shaped(work, work.snapshot.frame(deletes.request_all(work, work.columns.source)))
     return frame.unionByName(_written(work, "again", deletes.only_keys(everything, missed, key)))
-
-
-def _source_keys(work: Staging) -> DataFrame:
-    """The keys of all rows that belong to the table, from the batch's own snapshot, by the same expressions."""
-    made = [part for part in work.columns.projection if part.column.name in work.table.key]
-    wanted = {part.source for part in made}
-    columns = work.columns.source
-    if None in wanted:  # a key of columns.add may use any column, also by its target name
-        everything = batch.projected(work.snapshot.frame(_request(work, columns)), work.columns.projection, columns)
-        return everything.select(*[named(part.column.name) for part in made])
-    needed = tuple(column for column in columns if column.name in wanted)
-    return batch.projected(work.snapshot.frame(_request(work, needed)), made, needed)
-
-
-def _request(work: Staging, columns: tuple[Column, ...]) -> ReadRequest:
-    """A request for all rows that belong to the table."""
-    return ReadRequest(
-        columns, _eligible(work), masked=masking.maskable(work.table, work.columns.source, work.intent.interval)
-    )
-
-
-def _eligible(work: Staging) -> Interval | None:
-    """The interval of a full refresh, whose rows the target should contain: without those that `cursor.start` and
-    `nulls: skip` exclude. None: all rows."""
-    cursor, interval = work.table.cursor, work.intent.interval
-    if cursor is None:
-        return None
-    kind = next(column.type for column in work.columns.source if column.name == cursor.column)
-    return Interval(
-        lower=None,
-        upper=interval.upper,
-        cursor_column=cursor.column,
-        read_from=read_from(cursor, kind, None),
-        include_null=cursor.nulls != "skip",  # with `fail`, the plan found none; later ones must not count as deleted
-    )
 
 
 def _count(work: Staging, rows: DataFrame) -> BatchCounts:

@@ -284,7 +284,7 @@ def _is_empty(work: TableWork, rows: Batch) -> bool:
 def _prepare_staged(work: TableWork, read: IntervalRead, job: WriteJob) -> PreparedBatch[Batch]:
     """From the buffer, after the batch has been counted and checked there."""
     run, intent, table, snapshot = work.run, work.attempt.intent, work.table, work.snapshot
-    staging = Staging(work.spark, snapshot, read, work.step, work.columns, table, intent, work.target, run.buffer)
+    staging = Staging(work.spark, snapshot, read, work.step, work.columns, table, intent, work.target, run.buffer, job)
     staged = stage(staging)
     crashpoints.reached("after_stage", table.id)
     snapshot.confirm(intent.interval)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,9 +16,12 @@ from flowctl.model.commit import Commit
 from flowctl.model.mode import Mode
 from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column
-from flowctl.run.quarantine import QUARANTINE, Place, quarantine
+from flowctl.run.quarantine import QUARANTINE, Place, count_kept, quarantine
 from flowctl.spec.spec import Layout
 from tests.connectors.writing import LINEAGE, Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 pytestmark = pytest.mark.long_on_spark
 
@@ -43,10 +47,22 @@ def keep(
     before_commit: Callable[[], None] = lambda: None,
 ) -> None:
     job = _job(writer, seq, mode, lineage, before_commit)
-    rows = [(int(id), f"note {id}", "id: in") for id in ids]
-    rejected = writer.spark.createDataFrame(rows, f"id BIGINT, note STRING, {REASON_COLUMN} STRING") if rows else None
+    rejected = _rejected(writer, ids) if ids else None
     place = Place(writer.place.target, QUARANTINE.of(writer.place.object), QUARANTINE)
     quarantine(lambda: writer.spark, place, job, rejected, newest, repeats=repeats)
+
+
+def count_again(writer: Writer, seq: int, ids: Sequence[str], mode: Mode = "merge", *, replaces: bool = False) -> int:
+    """How many of these rows are in quarantine before the number's own are."""
+    job = replace(_job(writer, seq, mode, LINEAGE, lambda: None), replace=replaces)
+    job = replace(job, record=replace(job.record, target_id="its table"))
+    place = Place(writer.place.target, QUARANTINE.of(writer.place.object), QUARANTINE)
+    return count_kept(writer.spark, place, job, _rejected(writer, ids))
+
+
+def _rejected(writer: Writer, ids: Sequence[str]) -> DataFrame:
+    rows = [(int(id), f"note {id}", "id: in") for id in ids]
+    return writer.spark.createDataFrame(rows, f"id BIGINT, note STRING, {REASON_COLUMN} STRING")
 
 
 def _job(writer: Writer, seq: int, mode: Mode, lineage: str, before_commit: Callable[[], None]) -> WriteJob:
@@ -65,6 +81,8 @@ def test_a_number_is_replaced_with_its_lineage_and_a_row_is_kept_once(writer: Wr
     keep(writer, 1, ["1", "2"])
     keep(writer, 1, ["2"], repeats=True)
     assert kept(writer) == [(LINEAGE, 1, "2")]  # the first is repaired
+    assert [count_again(writer, seq, ["2", "3"]) for seq in (1, 2)] == [0, 1]  # those of 1 are replaced by 1
+    assert count_again(writer, 2, ["2"], "append") == count_again(writer, 2, ["2"], replaces=True) == 0
     keep(writer, 2, ["2", "3"])
     keep(writer, 2, ["4"], lineage="another")
     assert kept(writer) == [("another", 2, "4"), (LINEAGE, 1, "2"), (LINEAGE, 2, "3")]

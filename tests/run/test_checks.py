@@ -79,6 +79,21 @@ def test_an_empty_source_does_not_wipe_a_guarded_target() -> None:
         decide(table, replace(SEEN, rows=0), NOW, replaces=True)
 
 
+def test_a_source_whose_rows_all_go_to_quarantine_is_not_called_empty() -> None:
+    table = replace(TABLE, mode="truncate", guard=Guard(allow_empty=False))
+    with pytest.raises(
+        StoppedByPolicy, match=r"^guard\.allow_empty: all of its rows \(2\) would be quarantined"
+    ) as stopped:
+        decide(table, replace(SEEN, rows=0, quarantined=2), NOW, replaces=True)
+    assert "the checks with on_fail: quarantine" in stopped.value.hint
+
+
+def test_a_refusal_shows_the_limit_as_it_is_written() -> None:
+    table = replace(TABLE, guard=Guard(max_quarantined=0.005))
+    with pytest.raises(StoppedByPolicy, match=r"^guard\.max_quarantined 0\.5%: 1 of 100"):
+        decide(table, replace(SEEN, rows=99, quarantined=1), NOW, replaces=False)
+
+
 def test_a_shrinking_table() -> None:
     table = replace(TABLE, mode="truncate", guard=Guard(max_shrink=0.5))
     assert decide(table, replace(SEEN, rows=50), NOW, replaces=True) == ()

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowctl.connectors.buffered import frame_of
-from flowctl.connectors.source import PLACE_COLUMN, ReadRequest, Snapshot
-from flowctl.diagnostics import Mark
-from flowctl.engine.batch import InMemory, OnEngine
-from flowctl.engine.spark_types import columns_of
+from flowctl.connectors.target import WriteJob
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.expect.between import Between
 from flowctl.expect.freshness import Freshness
@@ -24,147 +19,28 @@ from flowctl.expect.one_of import OneOf
 from flowctl.expect.sql import Sql
 from flowctl.expect.unique import Unique
 from flowctl.model import types
-from flowctl.model.commit import Intent
+from flowctl.model.commit import Commit
 from flowctl.model.interval import Interval
-from flowctl.model.position import CursorPosition, NoPosition, VersionPosition
-from flowctl.model.projection import Columns
-from flowctl.model.step import Load, PlannedTable, SeenTarget
-from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.model.position import CursorPosition, VersionPosition
 from flowctl.model.value import TypedValue
-from flowctl.plan.projection import projection
-from flowctl.resolve.names import own_columns
-from flowctl.run.appending import IntervalRead
-from flowctl.run.stage import StagedBatch, Staging, stage
+from flowctl.run.quarantine import QUARANTINE
 from flowctl.spec.spec import (
     ColumnRules,
     Cursor,
     DetectFlag,
     DetectMissingKeys,
     Guard,
-    ObjectSource,
-    TableSpec,
-    TargetRef,
 )
 from flowctl.storage.buffer import Buffer
+from tests.run.staging import MARK, SOFT_OR_CURRENT, TABLE, Bench, day, rows_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-MARK = Mark("flow.yaml", 1, 1)
-SOURCE = (
-    Column("id", types.INT32),
-    Column("note", types.STRING),
-    Column("gone", types.BOOL),
-    Column("at", types.TIMESTAMP),
-)
-TABLE = TableSpec(
-    id="orders",
-    source=ObjectSource("src", ("orders",)),
-    target=TargetRef("dst", ("orders",)),
-    mode="merge",
-    mark=MARK,
-    key=("id",),
-    cursor=Cursor("at"),
-    valid_from="at",
-)
-
-
-def day(number: int) -> dt.datetime:
-    return dt.datetime(2026, 1, number, tzinfo=dt.UTC)
-
-
-@dataclass(frozen=True)
-class FrameSnapshot(Snapshot):
-    """All rows, and those of ``interval`` from its lower bound on; rows without a cursor where it includes them. Of an
-    interval of versions, ``at`` is the time of each row's version."""
-
-    rows: DataFrame
-    has_places: bool = False
-
-    def frame(self, request: ReadRequest) -> DataFrame:
-        frame = self.rows
-        interval = request.interval
-        if interval is not None and interval.cursor_column is not None:
-            start = interval.read_from
-            bound = f"at >= timestamp '{start.text()}'" if start is not None else "at IS NOT NULL"
-            frame = frame.where(f"({bound}) OR at IS NULL" if interval.include_null else bound)
-        places = [f"at AS {PLACE_COLUMN}"] if self.has_places else []
-        return frame.selectExpr(*[column.name for column in request.columns], *places)
-
-    def is_empty(self, request: ReadRequest) -> bool:
-        return self.frame(request).isEmpty()
-
-
-@dataclass(frozen=True)
-class FrameTarget:
-    """Only what staging asks of a target."""
-
-    rows: DataFrame | None
-    is_log: bool = False
-
-    def describe(self, objects: Sequence[ObjectName]) -> dict[ObjectName, TableInfo | None]:
-        rows = self.rows
-        return {one: None if rows is None else TableInfo(one, tuple(columns_of(rows.schema)), "t") for one in objects}
-
-    def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
-        assert self.rows is not None
-        return self.rows.select(*[column.name for column in columns])
-
-
-@dataclass(frozen=True)
-class Bench:
-    spark: SparkSession
-    buffer: Buffer
-    in_memory: bool
-
-    def stage(
-        self, table: TableSpec, rows: list[tuple[Any, ...]], target: DataFrame | None = None, **step: Any
-    ) -> StagedBatch:
-        made = projection(table, SOURCE)
-        own = own_columns(table)
-        planned = PlannedTable(
-            id=table.id,
-            mark=MARK,
-            source=str(table.source),
-            target=str(table.target),
-            mode=table.mode,
-            key=table.key,
-            via="staged",
-            seen=SeenTarget(target is not None),
-        )
-        columns = Columns(SOURCE, (*(part.column for part in made), *own.values()), made)
-        frame = self.spark.createDataFrame(rows, "id int, note string, gone boolean, at timestamp")
-        interval = step.pop("interval", Interval(None, NoPosition()))
-        full = step.pop("write_full", table.mode == "truncate")
-        load = Load(table=planned, reason="", seq=1, interval=interval, columns=columns, write_full=full, **step)
-        intent = Intent("intent", 1, interval, {}, "", "run", 1, "2026-02-01T00:00:00.000000Z")
-        snapshot = FrameSnapshot(frame, has_places=isinstance(interval.upper, VersionPosition))
-        read = snapshot.frame(ReadRequest(SOURCE, interval))
-        work = Staging(
-            self.spark,
-            snapshot,
-            IntervalRead(InMemory(read.toArrow()) if self.in_memory else OnEngine(read), interval.upper),
-            load,
-            columns,
-            table,
-            intent,
-            FrameTarget(target),  # type: ignore[arg-type]
-            self.buffer,
-        )
-        staged = stage(work)
-        return replace(staged, batch=OnEngine(frame_of(staged.batch, self.spark, lambda: self.buffer.folder("staged"))))
-
-    def target(self, *keys: int) -> DataFrame:
-        return self.spark.createDataFrame([(key,) for key in keys], "id int")
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.long_on_spark)], ids=["on engine", "in memory"])
 def bench(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
     return Bench(spark, Buffer(str(tmp_path), "run", {}), in_memory=request.param)
-
-
-def rows_of(staged: StagedBatch, *columns: str) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row) for row in staged.batch.frame.select(*columns).collect())
 
 
 def test_the_latest_row_of_a_key_stays(bench: Bench) -> None:
@@ -260,6 +136,20 @@ def test_a_flag_makes_a_delete(bench: Bench) -> None:
     assert staged.counts.deletes == 1
 
 
+@pytest.mark.parametrize("mode", ["merge", "scd2"])
+def test_a_flagged_row_without_values_is_deleted_and_not_quarantined(bench: Bench, mode: Any) -> None:
+    """It was anonymized as it was deleted. Without its key, it names no row of the target."""
+    table = replace(TABLE, mode=mode, deletes=DetectFlag("gone"), guard=Guard(max_deleted=1.0))
+    names = ("id", "note")
+    table = replace(table, expect=tuple(NotNull(column=name, on_fail="quarantine", mark=MARK) for name in names))
+    rows = [(1, None, True, day(2)), (2, None, False, day(2)), (None, "c", True, day(2)), (1, "a", False, day(1))]
+    staged = bench.stage(table, rows, bench.spark.createDataFrame([(1, None, True)], SOFT_OR_CURRENT))
+    assert (1, "D") in rows_of(staged, "id", "_flowctl_op")
+    assert staged.rejected is not None
+    found = {(row["id"], row["_flowctl_reason"]) for row in staged.rejected.collect()}
+    assert found == {(2, "note: not_null"), (None, "id: not_null")}
+
+
 @pytest.mark.parametrize("mode", [pytest.param("merge", marks=pytest.mark.full), "scd2"])
 @pytest.mark.parametrize("action", [pytest.param("hard", marks=pytest.mark.full), "soft"])
 @pytest.mark.parametrize(
@@ -276,10 +166,9 @@ def test_flagged_rows_that_are_deleted_already_do_not_count_for_the_guard(
     table = replace(TABLE, mode=mode, deletes=DetectFlag("gone", action=action), expect=expect)
     table = replace(table, guard=Guard(max_deleted=0.25))
     gone = [(1, "a", True, day(1)), (2, "b", True, day(1)), (3, "c", True, day(1))]
-    kinds = "id int, _deleted_at timestamp, is_current boolean"
     deleted = [(number, day(1), False) for number in (1, 2, 3)] if mode == "scd2" or action == "soft" else []
     live = [(number, None, True) for number in (4, 5, 6, 7)]
-    target = bench.spark.createDataFrame([*deleted, *live], kinds)
+    target = bench.spark.createDataFrame([*deleted, *live], SOFT_OR_CURRENT)
     assert bench.stage(table, gone, target).counts.deletes == 3
     staged = bench.stage(table, [*gone, (4, "d", True, day(2))], target)
     assert (staged.counts.deletes, staged.counts.deleted) == (4, 1)
@@ -297,6 +186,33 @@ def test_missing_keys_are_found_both_ways(bench: Bench) -> None:
     interval = Interval(CursorPosition(bound), CursorPosition(bound), "at", read_from=bound)
     staged = bench.stage(table, rows, bench.target(1, 2), check_deletes=True, interval=interval)
     assert rows_of(staged, "id", "_flowctl_op") == [(2, "D"), (3, "U"), (4, "U")]
+
+
+def test_a_row_that_is_in_quarantine_already_does_not_count_for_its_guard(bench: Bench) -> None:
+    """2 is read again because the target lacks it, 5 because it is at the position; 6 is new."""
+    check = OneOf(column="note", values=("good",), on_fail="quarantine", mark=MARK)
+    table = replace(TABLE, expect=(check,), guard=Guard(max_quarantined=0.25), deletes=DetectMissingKeys())
+    rows = [
+        (1, "good", False, day(1)),
+        (2, "bad", False, day(1)),
+        (5, "bad", False, day(5)),
+        (6, "good", False, day(6)),
+    ]
+    bound = TypedValue(types.TIMESTAMP, day(5))
+    interval = Interval(CursorPosition(bound), CursorPosition(bound), "at", read_from=bound)
+    read: dict[str, Any] = {"check_deletes": True, "interval": interval}
+    target = bench.target(1)
+    before = bench.stage(replace(table, guard=Guard()), rows, target, **read).rejected
+    assert before is not None
+    with pytest.raises(StoppedByPolicy, match="max_quarantined 25%: 2 of 3 rows"):
+        bench.stage(table, rows, target, **read)
+    earlier = WriteJob(Commit("lineage", table.id, 0, "", "t", None), table.target.object, "merge", ())
+    kept, _ = QUARANTINE.stored(before, earlier)
+    assert bench.stage(table, rows, target, quarantined=kept, **read).counts.quarantined == 2
+    with pytest.raises(StoppedByPolicy, match="1 of 2 rows would be quarantined, not counting 1 that is"):
+        bench.stage(table, rows, target, quarantined=kept.where("id = 2"), **read)
+    with pytest.raises(StoppedByPolicy, match="2 of 4 rows"):  # the target would lose them
+        bench.stage(table, rows, target, quarantined=kept, write_full=True)
 
 
 def test_missing_keys_are_those_of_the_rows_that_the_table_takes(bench: Bench) -> None:
@@ -334,6 +250,14 @@ def test_scd2_without_event_time_takes_the_moment_of_the_intent(bench: Bench) ->
     assert [str(row["t"]) for row in staged.batch.frame.selectExpr("cast(valid_from as string) t").collect()] == [
         "2026-02-01 00:00:00"
     ]
+
+
+@pytest.mark.parametrize("event", [None, "now", "at"])
+def test_a_quarantined_row_has_no_time_that_is_another_in_each_run(bench: Bench, event: str | None) -> None:
+    check = NotNull(column="note", on_fail="quarantine", mark=MARK)
+    staged = bench.stage(replace(TABLE, mode="scd2", valid_from=event, expect=(check,)), [(1, None, False, day(1))])
+    assert staged.rejected is not None
+    assert ("valid_from" in staged.rejected.columns) == (event == "at")
 
 
 def test_violations_are_counted_for_warnings(bench: Bench) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from flowctl.connectors.target import OP_COLUMN
+from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.engine.batch import InMemory, OnEngine
-from flowctl.model.commit import Intent
+from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition
 from flowctl.model.projection import Columns
@@ -23,7 +23,7 @@ from flowctl.run.stage import Staging, stage
 from flowctl.run.streaming.snapshots import KEPT, ORIGIN, ChangesSnapshot
 from flowctl.spec.spec import ReportedDeletes, StreamTable
 from flowctl.storage.buffer import Buffer
-from tests.run.test_stage import MARK, SOURCE, TABLE, FrameTarget
+from tests.run.staging import MARK, SOURCE, TABLE, FrameTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +75,7 @@ def test_deletions_of_a_truncate_are_not_held_in_memory(
         Intent("intent", 2, interval, {}, "", "run", 1, "2026-02-01T00:00:00.000000Z"),
         FrameTarget(spark.createDataFrame([(key,) for key in range(1, 4)], "id int")),  # type: ignore[arg-type]
         buffer,
+        WriteJob(Commit("", "orders", 2, "intent", "t", None), SOFT.target.object, SOFT.mode, ()),
     )
     batch = stage(work).batch
     if truncated_at is None:

@@ -22,10 +22,11 @@ from flowctl.connectors.source import (
     ReadRequest,
     Snapshot,
 )
+from flowctl.connectors.target import WriteJob
 from flowctl.diagnostics import Mark
 from flowctl.engine.batch import InMemory, OnEngine
 from flowctl.model import types
-from flowctl.model.commit import Intent
+from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import OffsetsPosition
 from flowctl.model.projection import Columns
@@ -165,8 +166,9 @@ class Table:
         assert isinstance(position, OffsetsPosition)
         self.next = position
         made = IntervalRead(batch, position, None, truncates)
-        work = Staging(self.spark, FrameSnapshot(), made, load, self.columns, self.table, intent, self, self.buffer)  # type: ignore[arg-type]
-        return stage(work)
+        job = WriteJob(Commit("", "t", load.seq, "i", "t", None), self.table.target.object, self.table.mode, ())
+        args = (self.spark, FrameSnapshot(), made, load, self.columns, self.table, intent, self, self.buffer, job)
+        return stage(Staging(*args))  # type: ignore[arg-type]
 
     def take(self, sent: Sequence[Sent]) -> None:
         staged = self.stage(sent)

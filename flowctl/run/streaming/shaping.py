@@ -54,7 +54,7 @@ def shaped_changes(rows: DataFrame, work: Staging) -> DataFrame:
             .withColumn(DETECTED_COLUMN, f.lit(False))
         )
     frame = _with_truncated(frame.drop(*helpers), work)
-    return checks.with_reason(frame, table.expect, exempt_deletions=True)
+    return checks.with_reason(frame, table.expect, deletions_by=table.key)
 
 
 def truncated_at(work: Staging) -> int | None:
