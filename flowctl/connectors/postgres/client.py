@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT, REFERRED_TO
 from flowctl.connectors.sql.watch import Line, watched
-from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
+from flowctl.errors import AccessDenied, FlowctlError, StatementRefused, TableError, TransientError
 from flowctl.spec import urls
 from flowctl.spec.suggest import did_you_mean
 
@@ -279,7 +279,8 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
         return TableError(message, hint="Add a partition for such rows: CREATE TABLE … PARTITION OF …")
     if NOT_POPULATED in message:
         return TableError(message, hint=REFRESH)
-    return TableError(message, hint=f"Look up SQLSTATE {state} in PostgreSQL's manual" if state else "")
+    kind = StatementRefused if state.startswith(_NOT_UNDERSTOOD) else TableError
+    return kind(message, hint=f"Look up SQLSTATE {state} in PostgreSQL's manual" if state else "")
 
 
 def _is_connection_failure(error: psycopg.Error, state: str) -> bool:
@@ -289,4 +290,6 @@ def _is_connection_failure(error: psycopg.Error, state: str) -> bool:
     return isinstance(error, psycopg.OperationalError) and not state
 
 
+#: Syntax, names and types; literals that are no values of the type that they are compared with.
+_NOT_UNDERSTOOD = ("42", "22P02", "22007")
 _REFUSED = ("authentication failed", "no pg_hba.conf entry", "no password supplied", "does not exist")
