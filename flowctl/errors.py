@@ -11,6 +11,7 @@
     │   └── EngineFailed               Spark did not start or has ended: no table can continue
     ├── TableError                 4   this table fails; other tables continue, dependents are skipped
     │   ├── AccessDenied           4   applies to every table of the connection; never retried
+    │   ├── StatementRefused       4   a database does not understand a statement: often the spec's own SQL
     │   └── StoppedByPolicy        6   a guard or a policy stopped the table; nothing was written
     └── TransientError             4   retried with backoff; after the last attempt the table fails
         └── WriteConflict          4   another writer was faster: no connection is to blame
@@ -121,6 +122,11 @@ class Interrupted(TableError):
 class AccessDenied(TableError):
     """A system rejects the connection's credentials. Not retried: one attempt for each of a hundred tables could make
     a server that counts failed logins lock the account."""
+
+
+class StatementRefused(TableError):
+    """A database cannot parse a statement, or knows no object, column or function of a name in it. If it reads a
+    relation with `where` or `query`, these are to blame."""
 
 
 class StoppedByPolicy(TableError):

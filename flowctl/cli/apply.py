@@ -67,7 +67,7 @@ def command(
             show(planned.plan, engine=engine_line(spec.spark, planned.plan, planned.world))
         if not confirm or not planned.plan.runs:
             return True
-        return click.confirm("Apply this?", err=True)
+        return output.confirm("Apply this?", otherwise="Leave out --confirm to go without the question")
 
     settings.run_id = options.run_id
 

@@ -42,7 +42,7 @@ def _lines(flow: str, report: Report, width: int) -> Iterator[Line]:
         sign, style = (
             ("=", "dim") if one.what and not one.advice else ("~", "yellow") if one.what else ("!", "bold red")
         )
-        said = one.what or "does not answer"
+        said = one.what or "cannot be used"
         first, *rest = text.paragraph(f"{one.kind}: {said}", width - room - 4)
         yield (Piece(f"{sign} {one.name:<{room}}  {first}", style if sign != "=" else ""),)
         for line in [*rest, *([f"from {one.origin}"] if one.origin else [])]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -46,6 +47,9 @@ _SET_BY_PYSPARK = {"SPARK_AUTH_SOCKET_TIMEOUT": "15", "SPARK_BUFFER_SIZE": "6553
 _COLLECT_AFTER = 100_000
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Runs one command and ends the process with its exit code."""
     gc.set_threshold(_COLLECT_AFTER)
@@ -61,6 +65,10 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str] | None = None) -> int:
     """Runs one command in this process; returns the exit code. Usage errors are 64, not click's own code."""
     settings = output.OutputSettings()
+    return output.conclude(_run(arguments, settings), settings)
+
+
+def _run(arguments: list[str] | None, settings: output.OutputSettings) -> int:
     try:
         result = _group.main(arguments, prog_name="flowctl", standalone_mode=False, obj=settings)
     except FlowctlError as error:
@@ -72,9 +80,6 @@ def run(arguments: list[str] | None = None) -> int:
     except click.Abort:
         output.write_line("Aborted.")
         return ExitCode.BROKEN
-    except BrokenPipeError:  # the reader of the output has closed it
-        sys.stdout = None
-        return ExitCode.OK
     except Exception as error:  # noqa: BLE001 - traces are shown only with --verbose
         output.write_error(_unforeseen(error), settings)
         return ExitCode.BROKEN
@@ -85,6 +90,8 @@ def _unforeseen(error: Exception) -> FlowctlError:
     """An error that is not one of flowctl's own: the system refused a file, or flowctl has a defect."""
     if isinstance(error, OSError) and error.filename is not None:
         reported = FlowctlError(f"{error.filename}: {error.strerror}", hint="Check the path and its permissions")
+    elif isinstance(error, OSError) and error.errno in _FULL:  # raised by a write, which knows no path
+        reported = FlowctlError(f"a file could not be written: {error.strerror}", hint="Make room on the disk")
     elif isinstance(error, ImportError) and (missing := extras.missing_package(str(error))):
         reported = FlowctlError(f"{missing} is not installed", hint=extras.install_hint(missing))
     elif refusal := refused_access(error):

@@ -43,7 +43,8 @@ def command(spec: Spec, select: tuple[str, ...], yes: bool, lock_timeout: float)
             output.write_lines(_plan_lines(plan, output.width()))
         if not plan.runnable:
             return False
-        return yes or click.confirm("Do this?", abort=True, err=True)
+        output.require_consent("Do this?", yes=yes)
+        return True
 
     options = MaintainOptions(select, lock_timeout, settings.verbose)
     result = maintain(spec, options, approve, output.write_line)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
 
 from flowctl import text
-from flowctl.errors import FlowctlError, SpecError
+from flowctl.errors import ExitCode, FlowctlError, SpecError
 from flowctl.redaction import REDACTOR
 
 if TYPE_CHECKING:
@@ -106,9 +109,46 @@ def write_record(record: Mapping[str, Any], settings: OutputSettings) -> None:
 
 def redact_standard_streams() -> None:
     """Puts the redactor in front of ``sys.stdout`` and ``sys.stderr``, for the output of libraries and loggers. Child
-    processes bypass it."""
-    sys.stdout = _Redacting(sys.stdout)
-    sys.stderr = _Redacting(sys.stderr)
+    processes bypass it. Streams that the caller has closed are opened on the null device."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # otherwise the next file, perhaps a database, gets this number, and what is printed with it
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+    null = Path(os.devnull)
+    sys.stdin = sys.stdin or null.open(encoding="utf-8")
+    sys.stdout = _Redacting(sys.stdout or null.open("w", encoding="utf-8"))
+    sys.stderr = _Redacting(sys.stderr or null.open("w", encoding="utf-8"))
+
+
+def conclude(exit_code: int, settings: OutputSettings) -> int:
+    """The exit code of the process, after a command that ends with ``exit_code``: results that could not be written,
+    because of a full disk, are a failure. Those that nobody reads any more are none."""
+    sys.stdout.flush()
+    failure = sys.stdout.failure if isinstance(sys.stdout, _Redacting) else None
+    if failure is None:
+        return exit_code
+    reason = f"standard output could not be written: {failure.strerror}; the command itself ran to its end"
+    write_error(FlowctlError(reason, hint="Make room there, or write to another place"), settings)
+    return ExitCode.first([exit_code, ExitCode.BROKEN])
+
+
+def confirm(question: str, *, otherwise: str) -> bool:
+    """Asks on the terminal. If nobody can answer, because standard input is closed or ends, raises a
+    :class:`FlowctlError` with ``otherwise``, how to go without the question."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort as abort:
+        if not isinstance(abort.__context__, EOFError):
+            raise
+        write_line("")  # ends the line of the question
+        raise FlowctlError("not confirmed: standard input has no answer", hint=otherwise) from None
+
+
+def require_consent(question: str, *, yes: bool) -> None:
+    """Asks unless ``yes``, the option ``--yes``, and ends the command if the answer is no."""
+    if not yes and not confirm(question, otherwise="Use --yes to go without the question"):
+        raise click.Abort
 
 
 def output_options(command: click.Command) -> click.Command:
@@ -124,14 +164,33 @@ def output_options(command: click.Command) -> click.Command:
 
 
 class _Redacting:
-    """A text stream that redacts each piece written to it; everything else is passed on to the stream."""
+    """A text stream that redacts each piece written to it; everything else is passed on to the stream. No command
+    depends on being read: from the first failure on, what is written is dropped. ``failure`` is that failure, unless
+    the reader has left."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self.failure: OSError | None = None
 
     def write(self, text: str) -> int:
-        self._stream.write(REDACTOR.redact(text))
+        with self._dropping():
+            self._stream.write(REDACTOR.redact(text))
         return len(text)
+
+    def flush(self) -> None:
+        with self._dropping():
+            self._stream.flush()
+
+    @contextmanager
+    def _dropping(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not isinstance(error, BrokenPipeError):
+                self.failure = self.failure or error
+            null = os.open(os.devnull, os.O_WRONLY)  # also for what is still buffered, and for child processes
+            os.dup2(null, self._stream.fileno())
+            os.close(null)
 
     def writelines(self, lines: list[str]) -> None:
         for line in lines:

@@ -48,7 +48,8 @@ def command(spec: Spec, table_id: str, seq: int, yes: bool, lock_timeout: float)
     def approve(plan: RestorePlan) -> bool:
         if settings.format == "text":
             output.write_lines(_plan_lines(plan, output.width()))
-        return yes or click.confirm("Restore this?", abort=True, err=True)
+        output.require_consent("Restore this?", yes=yes)
+        return True
 
     place = place_of_table(spec, table_id)
     result = restore(spec, table_id, seq, place.store, place.lease_prefix, lock_timeout, approve)

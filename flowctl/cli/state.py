@@ -194,7 +194,7 @@ def unlock(spec: Spec, stream: str | None, yes: bool) -> int:
         _say_unlocked(spec, None)
         return ExitCode.OK
     output.write_line(f"- held by {held.describe()}")
-    _ask("Release it?", yes=yes)
+    output.require_consent("Release it?", yes=yes)
     lease.break_lease(blobs, place.lease_prefix)
     _say_unlocked(spec, held.describe())
     return ExitCode.OK
@@ -223,7 +223,7 @@ def write_change(
         for line in render(found):
             output.write_line(line)
         if found:
-            _ask("Write this?", yes=yes)
+            output.require_consent("Write this?", yes=yes)
             lease.check()
             if first is not None:
                 first(before)
@@ -308,11 +308,6 @@ _POSITIONS = {
     "upstream": "`full` or `beginning`",
     "none": "`full` or `beginning`",
 }
-
-
-def _ask(question: str, *, yes: bool) -> None:
-    if not yes:
-        click.confirm(question, abort=True, err=True)
 
 
 def _say_unlocked(spec: Spec, holder: str | None) -> None:

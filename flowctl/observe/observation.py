@@ -27,7 +27,7 @@ from flowctl.observe.letters import with_letters
 from flowctl.observe.lower_bound import read_from, retyped
 from flowctl.observe.metadata import with_metadata
 from flowctl.observe.ranges import range_of
-from flowctl.observe.relations import relation, without_cursor
+from flowctl.observe.relations import blame, relation, without_cursor
 from flowctl.observe.streams import former_streams, recorded_streams, stream_source, with_info
 from flowctl.observe.world import Observed, PositionKind, World
 from flowctl.resolve.places import owner_name, sidecars_of
@@ -197,7 +197,8 @@ class _Look:
         can = source.capabilities.source
         positions: PositionKind = can.position if can else "none"
         seen = self._files(source, tables) if positions == "files" else self._objects(source, tables)
-        return {id: replace(one, positions=positions) for id, one in seen.items()}
+        by_id = {table.id: table for table in tables}
+        return {id: replace(one, positions=positions, error=blame(by_id[id], one.error)) for id, one in seen.items()}
 
     def _objects(self, source: Source, tables: Sequence[TableSpec]) -> dict[str, Observed]:
         relations = {table.id: relation(table) for table in tables}
@@ -280,7 +281,6 @@ class _Look:
 
     def _targets(self, target: Target, tables: Sequence[TableSpec]) -> dict[str, Observed]:
         objects = {table.id: table.target.object for table in tables}
-
         documents = {table.id: self.documents.get(stream_of(table), self.state) for table in tables}
 
         def ask(ids: Sequence[str]) -> Mapping[str, tuple[TableInfo | None, Commit | None]]:

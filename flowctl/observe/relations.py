@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
+from flowctl.errors import FlowctlError, StatementRefused
 from flowctl.model.interval import Interval
 from flowctl.model.position import Position, VersionPosition
 from flowctl.model.table_info import Column, ObjectName
@@ -36,6 +37,19 @@ def relation(table: TableSpec) -> Relation:
             raise ValueError(f"{table.id} reads no connection")
         case _:
             assert_never(table.source)
+
+
+def blame(table: TableSpec, error: FlowctlError | None) -> FlowctlError | None:
+    """``error``, which describing or reading the table's relation has raised; if the source does not understand the
+    statement, one that blames the SQL of the spec in it. A new one: tables with the same relation share the first."""
+    written = {"from.query": isinstance(table.source, QuerySource), "where": table.where is not None}
+    paths = [path for path, is_written in written.items() if is_written]
+    if not paths or not isinstance(error, StatementRefused):
+        return error
+    hint = f"Correct {' or '.join(f'`{path}`' for path in paths)}"
+    blamed = StatementRefused(error.message, hint=hint, mark=table.mark_of(paths[0]))
+    blamed.__cause__ = error
+    return blamed
 
 
 def key_of(table: TableSpec) -> tuple[str, ...]:

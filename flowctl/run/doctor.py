@@ -6,7 +6,7 @@ hurt later. Nothing is written, and no rows are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
@@ -51,12 +51,16 @@ class Report:
 
 def examine(spec: Spec) -> Report:
     checked = check(spec)
-    errors = {(one.message, one.mark): one for one in checked.diagnostics}
     connections, silent = _connections(spec)
-    for one in silent:  # also connections that no table uses
-        errors.setdefault((one.message, one.mark), one)
+    own = {(one.message, one.mark): one for one in silent}  # also of connections that no table uses
+    others = {(one.message, one.mark): one for one in checked.diagnostics if not _repeats(one, silent)}
     streams = tuple(_streams(checked.planned)) if checked.planned is not None else ()
-    return Report((*connections, *streams), tuple(errors.values()))
+    return Report((*connections, *streams), tuple({**others, **own}.values()))
+
+
+def _repeats(found: Diagnostic, silent: Sequence[Diagnostic]) -> bool:
+    """Whether it says of a table what its connection says itself."""
+    return any(found.mark == one.mark and found.message.endswith(f": {one.message}") for one in silent)
 
 
 def _connections(spec: Spec) -> tuple[list[Subject], list[Diagnostic]]:

@@ -152,7 +152,7 @@ class _Reading:
                 self._open.discard(id(composed))
                 return Node(items, mark, key_mark)
             case yaml.MappingNode():
-                if any(not isinstance(key, yaml.ScalarNode) for key, _ in composed.value):
+                if composed.flow_style and any(isinstance(key, yaml.MappingNode) for key, _ in composed.value):
                     self._error("an unquoted value contains {{ … }}", _QUOTE_BRACES, mark, "yaml-unquoted")
                     return Node("", mark, key_mark)
                 self._open.add(id(composed))
@@ -167,7 +167,10 @@ class _Reading:
         for key, value in composed.value:
             mark = _mark_of(key, self.shown)
             name = str(key.value)
-            if len(name) > _LONGEST_KEY:
+            if not isinstance(key, yaml.ScalarNode):
+                what = f"a key is a {'list' if isinstance(key, yaml.SequenceNode) else 'map'}"
+                self._error(what, "Write a text as the key", mark, "yaml-key")
+            elif len(name) > _LONGEST_KEY:
                 self._error(f"a key has more than {_LONGEST_KEY} characters", "Shorten it", mark, "too-large")
             elif name == "<<" and _is_plain(key):
                 self._error(

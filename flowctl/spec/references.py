@@ -178,6 +178,9 @@ def _known_type(
     node: Node, connection: str, connections: ConnectionTypes, findings: Findings, also: Iterable[str] = ()
 ) -> str | None:
     """``also`` are other names that could have been meant."""
+    if not connection:
+        findings.error(node, f"`{node.text}` names no connection", "Write CONNECTION:OBJECT", "no-connection")
+        return None
     if connection not in connections:
         hint = suggest_connection(connection, [*connections, *also])
         what = "connection or stream" if also else "connection"

@@ -187,16 +187,25 @@ def _from_environment(name: str) -> str:
     if value is None:
         hint = f"Set it before the run: export {name}=…"
         raise TableError(f"the environment variable {name} that a secret refers to is not set", hint=hint)
-    return value
+    return _not_empty(value, f"the environment variable {name}")
 
 
 def _from_file(path: str) -> str:
     try:
-        return _without_line_break(Path(path).read_text(encoding="utf-8"))
+        value = _without_line_break(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         message = f"cannot read the secret file {path}: {reason}"
         raise TableError(message, hint="Check the path and its permissions") from error
+    return _not_empty(value, f"the secret file {path}")
+
+
+def _not_empty(value: str, place: str) -> str:
+    """A server would only say that it got no password."""
+    if not value:
+        hint = "Give it a value, or remove the reference"
+        raise TableError(f"{place} that a secret refers to is empty", hint=hint)
+    return value
 
 
 def _without_line_break(text: str) -> str:

@@ -88,6 +88,16 @@ def test_a_connection_that_does_not_answer_is_named_by_its_place(
         assert code == ExitCode.TABLE and "--connection a=…" in text and "s3cret" not in text
 
 
+def test_what_a_connection_lacks_is_one_finding_of_doctor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLOWCTL_CONN_B", "postgresql://etl:${secret:env:NOT_SET}@127.0.0.1:9/shop")
+    monkeypatch.delenv("NOT_SET", raising=False)
+    code, text = flowctl(capsys, "doctor", "flow.yaml", *GIVEN)
+    assert (code, text.count("NOT_SET that a secret refers to is not set")) == (ExitCode.TABLE, 1), text
+    assert "answer" not in text  # it was not asked
+
+
 def test_errors_have_their_place_in_every_format(capsys: pytest.CaptureFixture[str]) -> None:
     given = ("--connection", "a=sqlit:x", "--connection", "bb=sqlite:x")
     code, text = flowctl(capsys, "validate", "flow.yaml", *given)

@@ -82,6 +82,8 @@ def test_anchors_and_aliases_share_a_value() -> None:
         ("a: 1\n\tb: 2\n", "a tab cannot indent YAML", "2:1"),
         ("a: *.csv\n", "an unquoted value starts with *", "1:4"),
         ("a: {b: {{ vars.c }}}\n", "an unquoted value contains {{ … }}", "1:8"),
+        ("a: 1\n? [b]\n: 2\n", "a key is a list", "2:3"),
+        ("a: 1\n? {b: c}\n: 2\n", "a key is a map", "2:3"),
         ("a: [${table}]\n", "an unquoted value contains ${…} or {{ … }}", "1:6"),
         ("a: @x\n", "an unquoted value cannot start with @", "1:4"),
         ("a: b: c\n", "a key is not allowed here", "1:5"),

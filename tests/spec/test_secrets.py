@@ -83,3 +83,17 @@ def test_what_is_revealed_is_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_passwords_in_urls(text: str, in_clear: bool) -> None:
     assert password_in_clear(text) is in_clear
+
+
+@pytest.mark.parametrize("provider", ["env", "file"])
+def test_an_empty_secret_is_named_before_it_is_used(
+    provider: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("A", "")
+    (tmp_path / "b").write_text("\n", encoding="utf-8")
+    name, what = {
+        "env": ("A", "environment variable A"),
+        "file": (str(tmp_path / "b"), f"secret file {tmp_path / 'b'}"),
+    }[provider]
+    with pytest.raises(TableError, match=f"^the {what} that a secret refers to is empty$"):
+        reveal(parse_secrets(f"postgresql://u:${{secret:{provider}:{name}}}@h/d"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from flowctl.connectors.delta import deletion_vectors
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.types import Action
 from flowctl.connectors.lake.table import Unreadable
-from flowctl.errors import TransientError
+from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Keys in files with days or moments in a legacy calendar, which Spark converts when it reads them.
 _OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+_RESTORE = "Restore the file; a target of this flow can be written again with `--full-refresh`"
 
 
 @dataclass(frozen=True)
@@ -124,15 +126,31 @@ def errors_of(location: TableLocation, file: DataFile) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise TransientError(f"{location.url} was rewritten as it was read: {file.path} is gone") from error
+        raise _missing(location, file) from error
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise Unreadable(f"{file.path}: {error}") from error
 
 
+def _missing(location: TableLocation, file: DataFile) -> FlowctlError:
+    """A file may be gone because newer versions do not need it; if the newest does, nobody can read the table."""
+    from flowctl.connectors.delta.table import open_table
+
+    newest = open_table(location)
+    if newest is None or all(one["path"] != file.path for one in newest.files):
+        return TransientError(f"{location.url} was rewritten as it was read: {file.path} is gone", hint="Run again")
+    return TableError(f"{location.url}: the table lists {file.path}, which is missing", hint=_RESTORE)
+
+
 @contextmanager
 def open_file(location: TableLocation, file: DataFile, metadata: pq.FileMetaData | None = None) -> Iterator[FileReader]:
-    """``metadata``: the file's footer, if it was read before."""
-    with location.open_parquet(unquote(file.path), metadata) as parquet:
+    """``metadata``: the file's footer, if it was read before. A file without one cannot be read by Spark either."""
+    import pyarrow as pa
+
+    with ExitStack() as stack:
+        try:
+            parquet = stack.enter_context(location.open_parquet(unquote(file.path), metadata))
+        except pa.ArrowInvalid as error:
+            raise TableError(f"{location.url}: {file.path} is damaged: {error}", hint=_RESTORE) from error
         yield FileReader(parquet, file)
 
 

@@ -21,7 +21,7 @@ from flowctl.connectors.sql import timeouts
 from flowctl.connectors.sql.embedded import Access
 from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT
 from flowctl.connectors.sql.waiting import interruptible, is_interrupted
-from flowctl.errors import TableError, WriteConflict
+from flowctl.errors import StatementRefused, TableError, WriteConflict
 
 if TYPE_CHECKING:
     import duckdb
@@ -183,6 +183,8 @@ def _explained(path: Path, error: Exception) -> TableError | WriteConflict:
         )
     if isinstance(error, duckdb.DependencyException):
         return TableError(f"DuckDB says: {first_line(error)}", hint=DROP_WHAT_USES_IT)
+    if isinstance(error, (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)):
+        return StatementRefused(f"DuckDB says: {first_line(error)}", hint=f"Look at {path}")
     if isinstance(error, duckdb.DataError):  # its text contains the value
         return TableError(f"DuckDB says: {_without_values(first_line(error))}", hint=f"Look at {path}")
     return TableError(f"DuckDB says: {first_line(error)}", hint=f"Look at {path}")

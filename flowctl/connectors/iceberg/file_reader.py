@@ -141,6 +141,7 @@ def reading(
         with folder.open_parquet(name, footer) as parquet:
             yield FileReader(metadata, file, parquet)
     except FileNotFoundError as error:
-        raise TransientError(f"the table was rewritten as it was read: {file.path} is gone") from error
+        hint = "Run again; if it is still missing, restore it, or write a target of this flow again by `--full-refresh`"
+        raise TransientError(f"the table was rewritten as it was read: {file.path} is gone", hint=hint) from error
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise TableError(f"{file.path} cannot be read exactly: {error}", hint=_HINT) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT, REFERRED_TO
-from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError, WriteConflict
+from flowctl.errors import AccessDenied, FlowctlError, StatementRefused, TableError, TransientError, WriteConflict
 
 _LOGIN = (1044, 1045, 1049, 1130, 1251, 1698, 1820, 1862, 2059, 4151)
 RIGHTS = (1142, 1143, 1227, 1370, 1410)
@@ -23,6 +23,8 @@ _REFERRED_TO = (1217, 1451)
 #: The driver's: the server has no TLS, or its handshake failed.
 _NO_TLS = 2026
 NO_TABLE = 1146
+#: Syntax, names, and what is used where it cannot be.
+_NOT_UNDERSTOOD = (1052, 1054, 1055, 1064, 1111, 1140, NO_TABLE, 1241, 1305, 1318, 1582, 1630)
 _INVALID_VIEW, _NO_DEFINER = 1356, 1449
 #: No partition of a table takes a row. Its text ends with the value.
 _NO_PARTITION = 1526
@@ -75,4 +77,5 @@ def explained(error: Exception, place: str, user: str) -> FlowctlError:
         return TableError(message, hint="Create that user, or give the view or the trigger another DEFINER")
     if code in ROW_SIZE:
         return TableError(message, hint="Leave columns out with columns.exclude, or split the table")
-    return TableError(message, hint=f"Look up error {code} in the server's manual" if code else "")
+    kind = StatementRefused if code in _NOT_UNDERSTOOD else TableError
+    return kind(message, hint=f"Look up error {code} in the server's manual" if code else "")

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT, REFERRED_TO
 from flowctl.connectors.sql.watch import Line, watched
-from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
+from flowctl.errors import AccessDenied, FlowctlError, StatementRefused, TableError, TransientError
 from flowctl.spec import urls
 from flowctl.spec.suggest import did_you_mean
 
@@ -50,6 +50,7 @@ _NETWORK = {
     "keepalives_count": timeouts.KEEPALIVE_COUNT,
     "tcp_user_timeout": timeouts.TCP_UNACKNOWLEDGED * 1000,
 }
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _OWN_OPTIONS = ("host", "port", "database", "user", "password", "sslmode")
 
 
@@ -211,6 +212,8 @@ def client(options: Mapping[str, Any]) -> Client:
     parts["database"] = parts.pop("dbname", "")
     parts |= {name: str(value) for name, value in more.items()}
     parts |= {name: str(options[name]) for name in _OWN_OPTIONS if options.get(name) is not None}
+    if (mode := parts.get("sslmode", SSL_MODES[0])) not in SSL_MODES:
+        raise TableError(f"there is no sslmode {mode}", hint=did_you_mean(mode, SSL_MODES, "Use one of "))
     host = parts.pop("host", "localhost")
     if host.startswith("/") or "," in host:
         raise FlowctlError("host must be one host reached by TCP: Spark's JDBC driver knows no other", hint=_URL_HINT)
@@ -259,6 +262,8 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
     words = [line for line in lines if not line.startswith("\t")]  # libpq's own advice is indented
     message = f"PostgreSQL {place}: {words[-1] if words else type(error).__name__}"
     state = error.sqlstate or ""
+    if not state and any(phrase in str(error) for phrase in _TLS):
+        return AccessDenied(message, hint="Set up TLS on the server, or correct `sslmode` and `sslrootcert` here")
     is_refused = not state and any(phrase in message for phrase in _REFUSED)  # libpq gives no code while connecting
     if is_refused or state.startswith(("28", "3D")):
         return AccessDenied(message, hint="Check user, password, database and pg_hba.conf of the connection")
@@ -279,7 +284,8 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
         return TableError(message, hint="Add a partition for such rows: CREATE TABLE … PARTITION OF …")
     if NOT_POPULATED in message:
         return TableError(message, hint=REFRESH)
-    return TableError(message, hint=f"Look up SQLSTATE {state} in PostgreSQL's manual" if state else "")
+    kind = StatementRefused if state.startswith(_NOT_UNDERSTOOD) else TableError
+    return kind(message, hint=f"Look up SQLSTATE {state} in PostgreSQL's manual" if state else "")
 
 
 def _is_connection_failure(error: psycopg.Error, state: str) -> bool:
@@ -289,4 +295,8 @@ def _is_connection_failure(error: psycopg.Error, state: str) -> bool:
     return isinstance(error, psycopg.OperationalError) and not state
 
 
+#: What libpq says of a server without TLS, or whose certificate it does not accept.
+_TLS = ("does not support SSL", "root certificate file", "certificate verify failed", "does not match host name")
+#: Syntax, names and types; literals that are no values of the type that they are compared with.
+_NOT_UNDERSTOOD = ("42", "22P02", "22007")
 _REFUSED = ("authentication failed", "no pg_hba.conf entry", "no password supplied", "does not exist")

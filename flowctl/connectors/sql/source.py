@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 def watermark_values(comparisons: Comparisons, request: WatermarkRequest, column: Column | None) -> Condition:
     """The select list of one row, without a FROM: the greatest cursor value, whether any is null, the row count, the
-    number of rows at the position, whether any row has a cursor, whether any is at or below the position; a constant
-    for each that the request does not need. ``column`` is the cursor column as in the database. Raises
+    number of rows at the position, whether any row has a cursor, whether any is at or below the position; what costs
+    nothing for each that the request does not need. ``column`` is the cursor column as in the database. Raises
     :class:`TableError` for a cursor that has no order of its own."""
     relation, position = request.relation, request.position
     newest, counted, there = Condition("''"), Condition("0"), Condition("0")
@@ -41,6 +41,8 @@ def watermark_values(comparisons: Comparisons, request: WatermarkRequest, column
             older = comparisons.exists(relation, comparisons.up_to_position(column, position, request.first))
         if request.delay is not None:
             any_row = comparisons.exists(relation, comparisons.not_null(column))
+    elif relation.where is not None:
+        any_row = comparisons.exists(relation, Condition("false"))  # only so that an error in `where` stops the plan
     if request.estimate == "count":
         counted = comparisons.count(relation, comparisons.wanted(request, column))
     values = (newest, has_null, counted, there, any_row, older)

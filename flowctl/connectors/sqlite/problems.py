@@ -9,7 +9,7 @@ from pathlib import Path
 
 from flowctl.connectors.sql.file import begins_with
 from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT
-from flowctl.errors import FlowctlError, TableError, WriteConflict
+from flowctl.errors import FlowctlError, StatementRefused, TableError, WriteConflict
 
 #: Bytes 18 and 19 of a file in WAL mode. Source: sqlite.org, "Database File Format", section 1.3.3.
 _WAL_MODE = b"\2\2"
@@ -33,6 +33,8 @@ def explain(path: Path, error: sqlite3.Error) -> FlowctlError:
         return found
     if " after drop column: " in str(error):
         return TableError(f"SQLite says: {error}", hint=DROP_WHAT_USES_IT)
+    if name == "SQLITE_ERROR" or isinstance(error, sqlite3.ProgrammingError):  # which is Python's own, without a name
+        return StatementRefused(f"SQLite says: {error}", hint=f"Look at {path}")
     return TableError(f"SQLite says: {error}", hint=f"Look at {path}")
 
 

@@ -13,6 +13,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
@@ -23,7 +24,7 @@ from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.lake import row_search
 from flowctl.connectors.lake.row_search import FILE, ROW, Search
 from flowctl.connectors.lake.table import Unreadable
-from flowctl.errors import TransientError
+from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
@@ -192,6 +193,19 @@ def test_what_is_not_read_exactly_is_left_to_the_engine(rows: pa.Table, tmp_path
 def test_a_file_that_is_gone_is_tried_again(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match="f is gone"):
         search(tmp_path, [DataFile("f", BitMap64, {})], [ID], pa.table({"id": [1]}))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PAR1"], ids=["missing", "empty", "cut off"])
+def test_a_file_that_the_newest_version_needs_is_not_tried_again(tmp_path: Path, content: bytes | None) -> None:
+    """Nor by Spark, which could not read it either."""
+    write_deltalake(tmp_path, pa.table({"id": [1]}))
+    (path,) = tmp_path.glob("*.parquet")
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(TableError, match="is missing" if content is None else "is damaged") as caught:
+        search(tmp_path, [DataFile(path.name, BitMap64, {})], [ID], pa.table({"id": [1]}))
+    assert type(caught.value) is TableError and caught.value.hint.startswith("Restore the file")
 
 
 @pytest.mark.long_on_spark
