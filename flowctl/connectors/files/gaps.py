@@ -36,9 +36,9 @@ def refuses(table: TableSpec) -> tuple[str, str] | None:
     return None
 
 
-def of_spec(engine: str, connection: Connection, table: TableSpec | None) -> Iterator[Gap]:
+def of_spec(engine: str, connection: Connection, table: TableSpec) -> Iterator[Gap]:
     """See :class:`flowctl.connectors.base.Capabilities`."""
-    if table is not None and engine == SAIL and _reads(table, connection) and (format := _format(table)) is not None:
+    if engine == SAIL and _reads(table, connection) and (format := _format(table)) is not None:
         yield from [Gap("from", GAPS["format.csv"])] if format.name == "csv" and not format.is_common_csv else []
 
 
