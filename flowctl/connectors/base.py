@@ -29,8 +29,8 @@ class Capabilities:
     ``signs`` are substrings that identify its errors, in any library; ``on_executors`` lists the modules that executors
     import to write a table to a connection. ``storage`` names the option that is a URL or a folder of files. ``places``
     maps a connection's options, as text, to the names by which errors refer to its location. ``gaps`` lists, from the
-    spec, what an engine does not support for a table that reads or writes a connection, or for the connection alone
-    (None). ``recognizes``: whether a file or folder on this machine is one that such a connection reads, for
+    spec, what an engine does not support for a table that reads or writes a connection; the text is the folder of the
+    spec file. ``recognizes``: whether a file or folder on this machine is one that such a connection reads, for
     `flowctl init`; its URL is then the type, a colon and the path."""
 
     source: SourceCapabilities | None
@@ -44,7 +44,7 @@ class Capabilities:
     on_executors: Callable[[Connection, TableSpec], tuple[str, ...]] = lambda connection, table: ()
     storage: str | None = None
     places: Callable[[Mapping[str, str]], Iterable[str]] = lambda options: ()
-    gaps: Callable[[str, Connection, TableSpec | None], Iterable[Gap]] = lambda engine, connection, table: ()
+    gaps: Callable[[str, Connection, TableSpec, str], Iterable[Gap]] = lambda engine, connection, table, base_dir: ()
     recognizes: Callable[[Path], bool] = lambda path: False
 
 

@@ -12,9 +12,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, assert_never
 
 from flowctl.connectors.arrow import arrow_type
+from flowctl.engine import paths
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.cost import IN_MEMORY_BYTES
+from flowctl.engine.session import has_jvm
 from flowctl.engine.spark_types import named
+from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.storage.buffer import BufferFolder, SegmentSink
@@ -32,8 +35,20 @@ NO_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
 def buffered(frame: DataFrame, folder: BufferFolder) -> DataFrame:
     """Has the engine write ``frame`` to ``folder`` and returns the rows from there."""
-    frame.write.mode("overwrite").option(NO_MARKER, "false").parquet(folder.url)
-    return frame.sparkSession.read.schema(frame.schema).parquet(folder.url)
+    spark = frame.sparkSession
+    frame.write.mode("overwrite").option(NO_MARKER, "false").parquet(paths.to_write(spark, folder.url))
+    return read_folder(spark, frame.schema, folder)
+
+
+def read_folder(spark: SparkSession, schema: str | StructType, folder: BufferFolder) -> DataFrame:
+    """The rows of ``folder``, which is complete: each engine's read of the buffer. Raises ``TableError`` if the engine
+    finds none where there are some, or some where there are none: Sail reads a path that does not exist as no rows."""
+    ((reader, (path,)),) = paths.readers(spark, [folder.url])
+    frame = reader.schema(schema).parquet(path)
+    if not has_jvm(spark) and frame.isEmpty() != folder.is_empty():
+        what = f"the engine does not find the rows of this run's buffer in {folder.url}"
+        raise TableError(what, hint="Give `state` a path of letters, digits, - and _, or use spark.url local[*]")
+    return frame
 
 
 def batch_like(like: Batch, frame: DataFrame) -> Batch:
@@ -61,7 +76,7 @@ def frame_of(batch: Batch, spark: SparkSession, folder: Callable[[], BufferFolde
                 return spark.createDataFrame([], schema)
             place = folder()
             put(place, rows)
-            return spark.read.schema(schema).parquet(place.url)
+            return read_folder(spark, schema, place)
         case _:
             assert_never(batch)
 
@@ -170,7 +185,7 @@ class Overflowing:
 
         if self._folder is None:
             return InMemory(pa.Table.from_batches(self._held, self._schema))
-        return OnEngine(spark.read.schema(schema).parquet(self._folder.url), self._folder)
+        return OnEngine(read_folder(spark, schema, self._folder), self._folder)
 
     def __enter__(self) -> Self:
         return self

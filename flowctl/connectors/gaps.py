@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from flowctl.engine.session import SAIL, reachable
+from flowctl.engine.session import reachable
 from flowctl.spec.secrets import without_references
-from flowctl.spec.spec import Connection
 
 UNREACHABLE = "it can only reach paths with letters, digits and . _ - / = + ~ @ :"
 
@@ -21,8 +21,10 @@ class Gap:
     what: str = ""
 
 
-def unreachable_root(engine: str, connection: Connection) -> Iterator[Gap]:
-    """The gap of a connection whose executors read or write below its `path`."""
-    path = without_references(str(connection.options["path"]), "x")  # their values are unknown here
-    if engine == SAIL and not reachable(path):
-        yield Gap("path", UNREACHABLE)
+def unreachable(path: object, base_dir: str) -> Iterator[Gap]:
+    """The gap of a table that Sail writes to ``path``, as the spec has it: a relative one starts from ``base_dir``.
+    What is a secret is unknown here; one at the beginning may be a whole root."""
+    text = without_references(str(path), "/x")
+    root = text if "://" in text else str(Path(base_dir, text).resolve())
+    if not reachable(root):
+        yield Gap("to", UNREACHABLE if text != str(path) else f"{UNREACHABLE}, not {root}")

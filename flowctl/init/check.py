@@ -52,9 +52,10 @@ def _by_line(error: SpecError, draft: Draft) -> dict[str, Refusal]:
     found: dict[str, Refusal] = {}
     for one in error.diagnostics:
         at = bisect_right(first, one.mark.line) if one.mark else 0
-        if at == 0:
+        named = [id for id in ids if one.message.startswith(f"{id}: ")]  # also for what is in `defaults`
+        if at == 0 and not named:
             return {}
-        id = ids[at - 1]
+        id = named[0] if named else ids[at - 1]
         reason = one.message.removeprefix(f"{id}: ")
         found.setdefault(id, Refusal(_sentence(reason, one.hint), by_sail=one.hint == sail.HINT))
     return found

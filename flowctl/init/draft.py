@@ -25,6 +25,7 @@ from flowctl.init.place import Place, place_of
 from flowctl.init.render import Outline, render
 from flowctl.model.table_info import ObjectName, RowEstimate
 from flowctl.observe.asking import ask_for_each
+from flowctl.resolve import sail
 from flowctl.spec.names import ObjectSyntax
 from flowctl.spec.schema import object_syntax, target_modes
 from flowctl.text import some
@@ -159,8 +160,9 @@ def _accepted(outline: Outline, decisions: list[Decision], path: Path) -> tuple[
     while not all(one.left_out for one in decisions):
         draft = render(outline, decisions)
         refused = refusals(draft, path, given)
-        if outline.spark and any(one.by_sail for one in refused.values()) and _has_java():
-            outline = replace(outline, spark="")
+        by_sail = [one.reason for one in refused.values() if one.by_sail]
+        if outline.spark and by_sail and _has_java():
+            outline = replace(outline, spark="", not_on_sail=by_sail[0].removesuffix(f". {sail.HINT}"))
             continue
         changed = [_changed(one, refused.get(one.id)) for one in decisions]
         if changed == decisions:

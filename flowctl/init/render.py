@@ -24,7 +24,7 @@ _DELETED = (
 @dataclass(frozen=True)
 class Outline:
     """What is written around the tables. ``syntax`` is how objects of the source are named; ``spark`` the engine's URL
-    (empty: the default); ``title`` the comment at the top, without secrets."""
+    (empty: the default), and ``not_on_sail`` why it is not Sail; ``title`` the comment at the top, without secrets."""
 
     flow: str
     title: str
@@ -33,6 +33,7 @@ class Outline:
     syntax: ObjectSyntax
     spark: str = ""
     views: tuple[ObjectName, ...] = ()
+    not_on_sail: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ def _head(outline: Outline, moved: Sequence[Decision]) -> list[str]:
     lines.append("state: state  # positions, run history; keep it")
     if outline.spark:
         lines.append(f"spark: {{url: {flow_text(outline.spark)}}}  # no Java needed; without this line, Apache Spark")
+    elif outline.not_on_sail:
+        lines.append(f"# Apache Spark: {_plain(outline.not_on_sail)}")
     lines += ["", "connections:"]
     for place in (outline.source, outline.target):
         lines.append(f"  {flow_text(place.name)}: {flow_text({'type': place.type, **place.options})}")

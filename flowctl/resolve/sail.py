@@ -44,10 +44,6 @@ def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
                 table.mark_of(gap.key),
                 "not-on-sail",
             )
-    for connection in spec.connections.values():
-        for gap in registry.capabilities(connection.type).gaps(SAIL, connection, None):
-            what = f"connections.{connection.name}.{gap.key} is not supported on Sail: {gap.reason}"
-            yield Diagnostic(what, HINT, connection.mark, "not-on-sail")
     if _has_several_credentials(spec):
         yield Diagnostic(f"storage is not supported on Sail: {GAPS['storage']}", HINT, None, "not-on-sail")
 
@@ -66,7 +62,7 @@ def _asked(table: TableSpec) -> Iterator[Gap]:
 def _connectors_gaps(spec: Spec, table: TableSpec) -> Iterator[Gap]:
     for name in table.connections:
         connection = spec.connections[name]
-        yield from registry.capabilities(connection.type).gaps(SAIL, connection, table)
+        yield from registry.capabilities(connection.type).gaps(SAIL, connection, table, spec.base_dir)
 
 
 def _has_several_credentials(spec: Spec) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors import registry
 from flowctl.connectors.base import Capabilities, OpenContext
+from flowctl.connectors.buffered import buffered
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.diagnostics import Mark
 from flowctl.engine import archive, jars, java
@@ -100,7 +101,7 @@ def _train(spark: SparkSession, folder: Path, able: Mapping[str, Capabilities]) 
             for mode in ("append", "truncate", "merge", "scd2"):
                 for seq in (1, 2):
                     batch = rows.where(f"id % {seq} = 0")
-                    _write(spark, connector.target, _staged(spark, batch, buffer), _COLUMNS, mode, seq)
+                    _write(spark, connector.target, _staged(batch, buffer), _COLUMNS, mode, seq)
 
 
 def _read_files(spark: SparkSession, rows: DataFrame, folder: Path) -> None:
@@ -111,7 +112,7 @@ def _read_files(spark: SparkSession, rows: DataFrame, folder: Path) -> None:
     spark.read.parquet(parquet).selectExpr("count(*)", "min(id)", "max(at)", "count(DISTINCT name)").collect()
 
 
-def _staged(spark: SparkSession, rows: DataFrame, buffer: Buffer) -> DataFrame:
+def _staged(rows: DataFrame, buffer: Buffer) -> DataFrame:
     """One row per key, through the buffer, with the columns that merge and scd2 need."""
     folder = buffer.folder("rows")
     ranked = rows.selectExpr("*", "row_number() OVER (PARTITION BY id ORDER BY at DESC, xxhash64(id, name)) AS place")
@@ -119,8 +120,7 @@ def _staged(spark: SparkSession, rows: DataFrame, buffer: Buffer) -> DataFrame:
         "id", "name", "amount", "at", "at AS valid_from", f"'U' AS {OP_COLUMN}", f"false AS {DETECTED_COLUMN}"
     )
     hashed = shaped.selectExpr("*", "sha2(concat_ws('|', name, cast(amount AS string)), 256) AS row_hash")
-    hashed.write.parquet(folder.url)
-    staged = spark.read.schema(hashed.schema).parquet(folder.url)
+    staged = buffered(hashed, folder)
     staged.selectExpr("count(*)", f"count_if({OP_COLUMN} = 'D')", "count_if(id IS NULL)").collect()
     return staged
 

@@ -113,8 +113,8 @@ class Buffer:
 
 
 class BufferFolder:
-    """One folder of segments. ``url`` is the form that Spark reads and writes, ``fs`` the fsspec file system of the
-    segments' paths."""
+    """One folder of segments. ``url`` is the form that :mod:`flowctl.engine.paths` takes, ``fs`` the fsspec file system
+    of the segments' paths."""
 
     def __init__(self, fs: Any, path: str, url: str) -> None:
         self.fs = fs
@@ -137,6 +137,9 @@ class BufferFolder:
     def rows(self) -> int:
         """The number of rows in all segments, from their footers."""
         return sum(footer.num_rows for footer in self._footers())
+
+    def is_empty(self) -> bool:
+        return not any(footer.num_rows for footer in self._footers())
 
     def bytes(self) -> int:
         """How large the rows of all segments are, before they are compressed."""

@@ -89,6 +89,19 @@ def test_a_table_is_not_delta_because_its_source_is() -> None:
     assert not [found for found in check(on("sail", read), [read]) if GAPS["path"] in found.message]
 
 
+def test_the_whole_path_of_a_delta_target_counts_also_the_specs_folder() -> None:
+    spec = on("sail", table("t"))
+    lake = Connection("lake", "delta", {"path": "lake"}, MARK)
+    spec = replace(spec, connections={**spec.connections, "lake": lake}, path="/tmp/my data/flow.yaml")
+    (found,) = check(spec, [table("t")])
+    assert "/tmp/my data/lake/" in found.message
+    assert not list(check(replace(spec, path="/tmp/data/flow.yaml"), [table("t")]))
+    absolute = replace(lake, options={"path": "/tmp/lake"})
+    assert not list(check(replace(spec, connections={**spec.connections, "lake": absolute}), [table("t")]))
+    read = table("r", source=ObjectSource("lake", ("t",)), mode="truncate", target=TargetRef("inbox", ("t",)))
+    assert not list(check(spec, [read])), "flowctl's process reads a source"
+
+
 def test_one_set_of_credentials() -> None:
     spec = on("sail", table("t"))
     one = {"access_key": SecretText((SecretRef("env", "A"),))}

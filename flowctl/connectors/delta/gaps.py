@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from flowctl.connectors.delta.features import demanding_features, is_unnamed
-from flowctl.connectors.gaps import UNREACHABLE, Gap, unreachable_root
-from flowctl.engine.session import SAIL, reachable
+from flowctl.connectors.gaps import UNREACHABLE, Gap, unreachable
+from flowctl.engine.session import SAIL
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, TableInfo
@@ -22,15 +22,12 @@ GAPS: Mapping[str, str] = {
 }
 
 
-def of_spec(engine: str, connection: Connection, table: TableSpec | None) -> Iterator[Gap]:
+def of_spec(engine: str, connection: Connection, table: TableSpec, base_dir: str) -> Iterator[Gap]:
     """See :class:`flowctl.connectors.base.Capabilities`."""
-    if table is None:
-        yield from unreachable_root(engine, connection)
-    elif engine == SAIL and table.target.connection == connection.name:  # flowctl's process reads a source
+    if engine == SAIL and table.target.connection == connection.name:  # flowctl's process reads a source
         if table.layout.cluster_by:
             yield Gap("layout.cluster_by", GAPS["layout.cluster_by"])
-        if not reachable("/".join(table.target.parts)):
-            yield Gap("to", GAPS["path"])
+        yield from unreachable("/".join([str(connection.options["path"]), *table.target.parts]), base_dir)
 
 
 def of_write(

@@ -26,7 +26,7 @@ CAPABILITIES = Capabilities(
     signs=("FAILED_READ_FILE",),
     storage="path",
     places=lambda options: [without_scheme(options["path"])],
-    gaps=of_spec,
+    gaps=lambda engine, connection, table, base_dir: of_spec(engine, connection, table),
     recognizes=lambda path: path.is_dir(),
 )
 

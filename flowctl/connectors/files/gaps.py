@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from flowctl.connectors.files.formats import Format, format_of, own_only, require_types
-from flowctl.connectors.gaps import Gap, unreachable_root
+from flowctl.connectors.gaps import Gap
 from flowctl.engine.session import SAIL
 from flowctl.errors import TableError
 from flowctl.spec.spec import Connection, ObjectSource, TableSpec
@@ -36,11 +36,9 @@ def refuses(table: TableSpec) -> tuple[str, str] | None:
     return None
 
 
-def of_spec(engine: str, connection: Connection, table: TableSpec | None) -> Iterator[Gap]:
+def of_spec(engine: str, connection: Connection, table: TableSpec) -> Iterator[Gap]:
     """See :class:`flowctl.connectors.base.Capabilities`."""
-    if table is None:
-        yield from unreachable_root(engine, connection)
-    elif engine == SAIL and _reads(table, connection) and (format := _format(table)) is not None:
+    if engine == SAIL and _reads(table, connection) and (format := _format(table)) is not None:
         yield from [Gap("from", GAPS["format.csv"])] if format.name == "csv" and not format.is_common_csv else []
 
 

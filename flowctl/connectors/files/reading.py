@@ -19,7 +19,7 @@ from flowctl.connectors.files.spark_reading import typed_rows
 from flowctl.connectors.letters import BAD_ROW_COLUMNS, REASON_COLUMN
 from flowctl.connectors.refusal import refused
 from flowctl.connectors.source import PLACE_COLUMN, ReadRequest, Relation, Snapshot
-from flowctl.engine.session import has_jvm, has_own_workers, reachable
+from flowctl.engine.session import has_jvm, has_own_workers
 from flowctl.engine.spark_types import named
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -170,12 +170,9 @@ def _require_known(path: str, columns: Sequence[Column], known: Mapping[str, Col
 
 
 def _is_plain(found: Mapping[str, Sequence[Column]], asked: Sequence[Column]) -> bool:
-    """Whether Sail's own reader finds all files, and reads them exactly: it would not find a path that it encodes or
-    takes for a pattern, and would silently skip the file."""
+    """Whether Sail's own reader reads all files exactly."""
     types_of = {column.name: column.type for column in asked}
-    return all(map(reachable, found)) and all(
-        column.type == types_of[column.name] for columns in found.values() for column in columns
-    )
+    return all(column.type == types_of[column.name] for columns in found.values() for column in columns)
 
 
 def _needs_own_orc(format: Format, columns: Sequence[Column]) -> bool:

@@ -6,7 +6,7 @@ null. JSON goes through VARIANT, which keeps a number's digits; Spark's JSON rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
@@ -14,7 +14,7 @@ from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.formats import Format
 from flowctl.connectors.refusal import PREFIX, file_hint
 from flowctl.connectors.source import PLACE_COLUMN
-from flowctl.engine.session import has_jvm
+from flowctl.engine.paths import readers
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -34,17 +34,6 @@ _NO_OBJECT = (
     " holds a line that is not one JSON object"
     " | Write one object in each line, or leave the file out of the pattern in `from`"
 )
-#: Characters that make a path a pattern for Hadoop.
-_GLOB = frozenset("\\{}[]*?")
-#: Spark's own option for a path that is not a pattern. It works for one path at a time: with several, Spark would read
-#: all of them once for each that has a pattern character.
-_AS_IT_IS = {"__globPaths__": "false"}
-#: For local files with a colon in their names: Hadoop looks for a checksum file next to each, under a name that it then
-#: parses as a URL. It cannot have written one.
-_WITHOUT_CHECKSUMS = {
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.file.impl.disable.cache": "true",  # only for this read
-}
 
 
 def typed_rows(
@@ -55,7 +44,7 @@ def typed_rows(
     if not paths:
         place = [Column(PLACE_COLUMN, types.INT64)] if has_places else []
         return spark.createDataFrame([], schema_ddl([*columns, *place]))
-    frames = [_rows(reader, format, some, columns, has_places) for reader, some in _readers(spark, paths)]
+    frames = [_rows(reader, format, some, columns, has_places) for reader, some in readers(spark, paths)]
     return reduce(lambda one, other: one.unionAll(other), frames)
 
 
@@ -74,42 +63,6 @@ def _rows(
             raise ValueError("flowctl reads Avro files itself")
         case _:
             assert_never(format.name)
-
-
-def _readers(spark: SparkSession, paths: Sequence[str]) -> Iterator[tuple[DataFrameReader, list[str]]]:
-    """All of ``paths``, taken literally, in as few reads as possible: almost always one. Sail only gets paths that it
-    takes literally."""
-    if not has_jvm(spark):
-        yield spark.read, list(paths)
-        return
-    usual: list[str] = []
-    with_colon: list[str] = []
-    for path in paths:
-        scheme, _, place = path.partition("://")
-        is_unchecked = scheme == "file" and ":" in place.rpartition("/")[2]
-        if ":" in place and not _GLOB.isdisjoint(place):  # escaped, the colon would still end a URL's scheme
-            _require_classic(spark, path)
-            yield spark.read.options(**_AS_IT_IS, **(_WITHOUT_CHECKSUMS if is_unchecked else {})), [path]
-        elif is_unchecked:
-            with_colon.append(path)
-        else:
-            usual.append("".join(f"\\{char}" if char in _GLOB else char for char in path))
-    if with_colon:
-        yield spark.read.options(**_WITHOUT_CHECKSUMS), with_colon
-    if usual:
-        yield spark.read, usual
-
-
-def _require_classic(spark: SparkSession, path: str) -> None:
-    """Spark Connect lower-cases option names, and Spark then does not recognise this one."""
-    from pyspark.sql import SparkSession as ClassicSession
-
-    if not isinstance(spark, ClassicSession):
-        what = "a colon and one of \\ { } [ ] * ? in its path"
-        raise TableError(f"Spark Connect cannot read {path}, which has {what}", hint=_ODD_PATH_HINT)
-
-
-_ODD_PATH_HINT = "Rename the file or its folder, or run this flow with spark.url local[*]"
 
 
 def _place(read: DataFrame) -> Expression:

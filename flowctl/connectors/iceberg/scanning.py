@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.buffered import spark_schema
+from flowctl.connectors.buffered import read_folder, spark_schema
 from flowctl.connectors.iceberg.table import OpenTable
 from flowctl.model.table_info import Column
 from flowctl.storage.buffer import BufferFolder
@@ -26,7 +26,7 @@ def scan(spark: SparkSession, table: OpenTable, columns: Sequence[Column], folde
             is_empty = is_empty and not batch.num_rows
     if is_empty:
         return spark.createDataFrame([], spark_schema(schema))
-    return spark.read.schema(spark_schema(schema)).parquet(folder.url)
+    return read_folder(spark, spark_schema(schema), folder)
 
 
 def live_rows(table: OpenTable, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import arrow_schema, arrow_type
+from flowctl.connectors.buffered import read_folder
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.columns import texts_of
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
@@ -61,7 +62,7 @@ def buffered_frame(
             rows += batch.num_rows
             sink.write(batch)
     schema = schema_ddl(columns)
-    return spark.read.schema(schema).parquet(folder.url) if rows else spark.createDataFrame([], schema)
+    return read_folder(spark, schema, folder) if rows else spark.createDataFrame([], schema)
 
 
 def rows_in_memory(connection: psycopg.Connection[Any], parts: Parts, most_bytes: int) -> pa.Table | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from flowctl.connectors.base import Capabilities, OpenContext
+from flowctl.connectors.buffered import read_folder
 from flowctl.connectors.preconditions import identified
 from flowctl.connectors.source import LandedSource, ReadRequest, Relation
 from flowctl.connectors.sql import commits
@@ -79,7 +80,7 @@ def scan_landed(
     info = TableInfo(object, (), identity="")  # values must fit ``columns``, whatever the database declares
     with source.capture(Relation(object), info) as capture, folder.sink(arrow_schema(columns)) as sink:
         capture.read(ReadRequest(tuple(columns)), sink)
-    return spark.read.schema(schema_ddl(columns)).parquet(folder.url)
+    return read_folder(spark, schema_ddl(columns), folder)
 
 
 @dataclass(frozen=True)

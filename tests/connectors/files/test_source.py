@@ -22,7 +22,7 @@ from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import FilesPosition
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import describe, files, spark_rows
+from tests.connectors.reading import describe, files, opened, spark_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,12 +99,23 @@ def test_odd_file_names_in_every_format(spark: SparkSession, inbox: Path, source
 
 
 def test_parquet_of_several_types_and_odd_names(spark: SparkSession, inbox: Path, source: Any) -> None:
-    """Sail's own reader finds none of these names, and takes one type for all files."""
+    """Sail's own reader takes one type for all files."""
     for at, name in enumerate(("a b", "a?", "ü%20", "plain")):
         pq.write_table(pa.table({"id": pa.array([at], pa.int32())}), inbox / f"{name}.parquet")
     pq.write_table(pa.table({"id": pa.array([2**40])}), inbox / "wide.parquet")
     read = spark_rows(spark, source, files("*.parquet"))
     assert sorted(row["id"] for row in read) == [0, 1, 2, 3, 2**40]
+
+
+@pytest.mark.parametrize("name", ["in [1]", "in {b}", "in%20box"])
+def test_parquet_below_a_folder_with_an_odd_name(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Sail's own reader, too, must take the path of the root literally."""
+    (tmp_path / name).mkdir()
+    for at, file in enumerate(("a.parquet", "a b.parquet")):
+        pq.write_table(pa.table({"id": [at]}), tmp_path / name / file)
+    with opened("files", base_dir=str(tmp_path / name), path=".") as connector:
+        read = spark_rows(spark, connector.source, files("*.parquet"))
+    assert sorted(row["id"] for row in read) == [0, 1]
 
 
 _WIDE = "9" * 28 + "." + "9" * 10
