@@ -44,8 +44,8 @@ PYTEST := timeout --kill-after=60 2400 $(BIN)/python -m pytest
 
 # Parts side by side, each with servers of its own: small tests wait for processes, servers and disks most of the time.
 # The longest are the first to start; the next ones take the place of whichever ends first.
-test: lint
-	$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-others test-sail test-spark test-e2e test-kafka test-streams
+test: venv
+	$(MAKE) --no-print-directory --jobs=3 --output-sync=target lint test-others test-sail test-spark test-e2e test-kafka test-streams
 
 # The connectors run on both engines; what a run does with rows is the same on both, and takes a fifth of the time on Sail.
 test-spark: venv

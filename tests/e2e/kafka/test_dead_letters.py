@@ -20,7 +20,6 @@ ROWS = ("_partition", "_offset", "id")
 LETTERS = ("_topic", "_partition", "_offset", "_error")
 OPTIONS = "dead_letters: {}"
 #: Killed at every named step, into every kind of target.
-EVERYWHERE = [pytest.param(kind, POINTS, id=f"{kind}-all", marks=pytest.mark.full) for kind in KINDS]
 #: Killed at every step into what the engine writes, and otherwise where letters and rows are written.
 REPLAYS = [
     pytest.param(kind, points, id=kind, marks=pytest.mark.full)
@@ -78,16 +77,14 @@ def flow(tmp_path: Path) -> Flow:
     return Flow(tmp_path, ENV)
 
 
-@pytest.mark.parametrize(
-    ("kind", "points"),
-    [pytest.param("delta", ("after_quarantine",), id="delta-some"), *EVERYWHERE],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_apply_loses_and_doubles_no_letter(
-    kind: Kind, points: Sequence[Point], flow: Flow, databases: Databases, kafka_broker: str, topic: str
+    kind: Kind, flow: Flow, databases: Databases, kafka_broker: str, topic: str
 ) -> None:
     target, sent = place(kind, flow.folder, databases), Mixed(kafka_broker, topic)
     write_flow(flow, kafka_broker, topic, target)
-    for point in (one for one in points if one != "after_stage"):
+    for point in (one for one in POINTS if one != "after_stage"):
         sent.send(40)
         flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=-9)
         sent.send(10)

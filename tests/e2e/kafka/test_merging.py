@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -77,20 +76,11 @@ def write_flow(flow: Flow, address: str, topic: str, target: TargetPlace, form: 
     write_tables(flow, address, target.connection, f"  customers: {table}")
 
 
-@pytest.mark.parametrize(
-    ("kind", "form", "points"),
-    [
-        pytest.param("sqlite", "debezium", ("after_commit",), id="debezium-some"),
-        *(
-            pytest.param(kind, form, POINTS, id=f"{form}-{kind}", marks=pytest.mark.full)
-            for kind, form in in_turn(FORMATS, kinds_with("merge"))
-        ),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("kind", "form"), in_turn(FORMATS, kinds_with("merge")))
 def test_a_killed_merge_ends_at_the_last_message_of_each_key(
     kind: Kind,
     form: Form,
-    points: Sequence[Point],
     tmp_path: Path,
     databases: Databases,
     kafka_broker: str,
@@ -99,7 +89,7 @@ def test_a_killed_merge_ends_at_the_last_message_of_each_key(
     flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)
     customers = Customers(kafka_broker, topic, form)
     write_flow(flow, kafka_broker, topic, target, form)
-    for point in points:
+    for point in POINTS:
         customers.change(60)
         flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=-9)
         customers.change(10)

@@ -69,6 +69,7 @@ def orders(kafka_broker: str, schema_registry: str, topic: str) -> Orders:
     return Orders(kafka_broker, schema_registry, topic)
 
 
+@pytest.mark.full
 def test_a_schema_that_changes_twice(flow: Flow, target: TargetPlace, orders: Orders) -> None:
     table = f"from: 'bus:{orders.topic}', mode: append, format: {{type: avro}}, dead_letters: {{}}"
     write_flow(flow, orders.address, orders.url, target, table)

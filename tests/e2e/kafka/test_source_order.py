@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from flowctl.crashpoints import POINTS, Point
+from flowctl.crashpoints import POINTS
 from tests.e2e.flows import Flow
 from tests.e2e.kafka.test_topics import write_tables
 from tests.e2e.targets import ENV, Databases, Kind, TargetPlace, in_turn, kinds_with, place
@@ -176,20 +176,11 @@ def test_what_is_ignored_is_counted(
     assert "ignored" in header
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode", "points"),
-    [
-        pytest.param("delta", "merge", ("after_commit",), id="merge-some"),
-        *(
-            pytest.param(kind, mode, POINTS, id=f"{mode}-{kind}", marks=pytest.mark.full)
-            for kind, mode in in_turn(MODES, kinds_with("merge", "scd2"))
-        ),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("kind", "mode"), in_turn(MODES, kinds_with("merge", "scd2")))
 def test_whatever_is_killed_and_sent_again(
     kind: Kind,
     mode: Mode,
-    points: Sequence[Point],
     tmp_path: Path,
     databases: Databases,
     kafka_broker: str,
@@ -198,7 +189,7 @@ def test_whatever_is_killed_and_sent_again(
     flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)
     source = Source(kafka_broker, topic, seed=kind)
     write_flow(flow, kafka_broker, topic, target, mode)
-    for point in points:
+    for point in POINTS:
         source.change(30)
         flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=-9)
         source.send_again()
