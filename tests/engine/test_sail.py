@@ -153,6 +153,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     assert "flowctl[sail]" in missing.value.hint
 
 
+@pytest.mark.full
 @pytest.mark.server
 def test_a_session_that_waits_for_long_is_kept(tmp_path: Path) -> None:
     """Sail's own default is 15 minutes: landing a large source takes longer, and nothing is asked meanwhile."""

@@ -21,6 +21,8 @@ from tests.connectors.reading import describe, files, spark_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long_on_spark
+
 
 def test_csv_is_text_until_a_schema_says_more(spark: SparkSession, inbox: Path, source: Any) -> None:
     (inbox / "t.csv").write_text('id;name;empty\n007;"a ""b"";ü 🦆";\n8; x ;""\n', encoding="utf-8")

@@ -16,6 +16,8 @@ from tests.connectors.reading import describe, files, spark_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long_on_spark
+
 
 def test_orc_brings_its_types(spark: SparkSession, inbox: Path, source: Any) -> None:
     rows = {"i": pa.array([1], pa.int32()), "d": pa.array([Decimal("1.10")], pa.decimal128(12, 2)), "s": [{"x": 1}]}

@@ -22,6 +22,8 @@ from tests.connectors.reading import describe, files
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long_on_spark
+
 ROWS = 3_000
 PARTITION_BYTES = "spark.sql.files.maxPartitionBytes"
 #: As paths are compared: Spark's encoding of them would have another order.

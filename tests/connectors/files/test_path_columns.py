@@ -26,6 +26,8 @@ from tests.connectors.reading import describe, files, spark_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long_on_spark
+
 
 @pytest.mark.skipif(engines.UNDER_TEST != "connect", reason="any other Spark of the tests has flowctl's readers")
 @pytest.mark.parametrize(

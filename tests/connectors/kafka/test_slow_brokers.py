@@ -24,6 +24,7 @@ def test_a_transaction_has_time_for_its_messages_and_for_their_bytes(messages: i
     assert Limits(messages, 1_000_000, volume).seconds == seconds
 
 
+@pytest.mark.full
 @pytest.mark.server
 def test_messages_that_are_not_taken_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction, "_SHORTEST", 4)

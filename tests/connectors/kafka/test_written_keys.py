@@ -131,7 +131,7 @@ def test_another_schema_of_keys_is_not_written(merged: Merged, monkeypatch: pyte
     assert len(kafka.received(merged.address, merged.topic)) == 1
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("delivery", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.full)])
 def test_keys_stay_in_their_partitions_when_others_are_added(merged: Merged, delivery: Delivery) -> None:
     layout, ids = replace(JSON, delivery=delivery), range(20)
     kafka.add_partitions(merged.address, merged.topic, 3)

@@ -114,6 +114,7 @@ def test_an_interruption_ends_what_waits_for_a_server_that_is_paused() -> None:
         assert time.monotonic() - started < timeouts.CONNECT, "what comes after an interruption waits less"
 
 
+@pytest.mark.full
 @pytest.mark.server
 def test_a_server_that_stops_answering_ends_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeouts, "SILENCE", 1.0)
