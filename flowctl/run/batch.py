@@ -148,27 +148,20 @@ def one_per_key(frame: DataFrame, table: TableSpec) -> DataFrame:
     """The latest row of each key (for scd2: of each key and event time): the one with the highest cursor, or the last
     place in files; ties are broken by the row's hash, so that a rerun gives the same result. If changes have an order
     in their source, the last one by it. Quarantined rows are not compared and are all kept."""
-    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    is_rejected = named(REASON_COLUMN).isNotNull()
     order = [f.col(_ORDER).desc_nulls_last(), f.col(_TIE).desc()]
     if table.has_source_order:
         order = [named(SOURCE_ORDER).desc(), *order]
-    window = Window.partitionBy(*_row_identity(table), is_rejected).orderBy(*order)
-    ranked = frame.withColumn(_RANK, f.row_number().over(window))
-    return ranked.where((f.col(_RANK) == 1) | is_rejected).drop(_RANK)
+    return _first(frame, table, f.row_number(), order)
 
 
 def newest_version_per_key(frame: DataFrame, table: TableSpec) -> DataFrame:
     """Of a source's versions, the rows of each key (for scd2: of each key and event time) in the last version that has
     it. There may be several: they are duplicates. Quarantined rows are all kept."""
-    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    is_rejected = named(REASON_COLUMN).isNotNull()
-    window = Window.partitionBy(*_row_identity(table), is_rejected).orderBy(f.col(_ORDER).desc_nulls_last())
-    return frame.withColumn(_RANK, f.rank().over(window)).where((f.col(_RANK) == 1) | is_rejected).drop(_RANK)
+    return _first(frame, table, f.rank(), [f.col(_ORDER).desc_nulls_last()])
 
 
 def in_source_order(frame: DataFrame, table: TableSpec) -> DataFrame:
@@ -187,8 +180,14 @@ def in_source_order(frame: DataFrame, table: TableSpec) -> DataFrame:
     return frame.withColumn(_NEWEST, newest).where(is_rejected | is_newer).drop(_NEWEST)
 
 
-def _row_identity(table: TableSpec) -> list[SparkColumn]:
-    return [named(name) for name in (*table.key, *(["valid_from"] if table.mode == "scd2" else []))]
+def _first(frame: DataFrame, table: TableSpec, rank: SparkColumn, order: Sequence[SparkColumn]) -> DataFrame:
+    """The rows of rank 1 of each key (for scd2: of each key and event time), and all quarantined ones."""
+    from pyspark.sql import Window
+
+    identity = [*table.key, *(["valid_from"] if table.mode == "scd2" else [])]
+    is_rejected = named(REASON_COLUMN).isNotNull()
+    window = Window.partitionBy(*map(named, identity), is_rejected).orderBy(*order)
+    return frame.withColumn(_RANK, rank.over(window)).where((named(_RANK) == 1) | is_rejected).drop(_RANK)
 
 
 def without_order(frame: DataFrame) -> DataFrame:

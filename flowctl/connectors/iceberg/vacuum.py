@@ -2,8 +2,8 @@
 written and never committed.
 
 No file younger than a week is deleted: a stale writer may still commit it. Nor is any of a table whose folder is in
-this one's, as that of ``shop.orders.data`` is in that of ``shop.orders``. Files are told apart by their names, which
-are unique: the same path may be written in several ways (``file:``, ``s3a:``).
+this one's, as that of ``shop.orders.data`` is in that of ``shop.orders``. Files are distinguished by their names,
+which are unique: the same path may be written in several ways (``file:``, ``s3a:``).
 """
 
 from __future__ import annotations
