@@ -243,7 +243,8 @@ def test_an_order_for_a_table_that_had_none(tmp_path: Path, kafka_broker: str, t
     flow.apply()
     source.send([Change(1, 1, "a"), Change(2, 2, "b")])
     flow.apply()
-    assert target.rows(("id", "name", "_source_order")) == [(1, "c", f"{3:020}"), (2, "b", f"{2:020}")]
+    orders = [f"{log:020}.{log:020}" for log in (3, 2)]  # of the commit, and of the change in it
+    assert target.rows(("id", "name", "_source_order")) == [(1, "c", orders[0]), (2, "b", orders[1])]
 
 
 @pytest.mark.full

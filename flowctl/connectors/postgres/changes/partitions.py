@@ -45,6 +45,7 @@ def below(connection: psycopg.Connection[Any], oids: Sequence[int]) -> dict[int,
 
 #: CREATE TABLE … PARTITION OF writes a column's row in the catalog once, or twice if it has a default, by consecutive
 #: commands. ATTACH and DETACH write all of them again; if the table got rows before, there was a command in between.
+#: `inhdetachpending` exists since PostgreSQL 14.
 _BELOW = """
     WITH RECURSIVE below(root, oid, id, is_new_born) AS (
         SELECT o, o, '', true FROM unnest(%s::oid[]) AS o
@@ -54,7 +55,8 @@ _BELOW = """
             WHERE s.attrelid = i.inhrelid AND s.attname = 'ctid' AND s.attnum < 0
                 AND a.attnum > 0 AND NOT a.attisdropped AND a.cmin::text::bigint <= s.cmin::text::bigint + 1
         )
-        FROM below b JOIN pg_inherits i ON i.inhparent = b.oid AND NOT i.inhdetachpending
+        FROM below b JOIN pg_inherits i ON i.inhparent = b.oid
+            AND (to_jsonb(i) ->> 'inhdetachpending') IS DISTINCT FROM 'true'
     )
     SELECT b.root::bigint, quote_ident(n.nspname) || '.' || quote_ident(c.relname), b.id || c.oid,
         coalesce(pg_relation_filenode(c.oid), 0)::bigint, coalesce(pg_relation_size(c.oid), 0) = 0, b.is_new_born,

@@ -14,6 +14,8 @@ from flowctl.plan.definition import definition
 from flowctl.plan.partitions import Moved, moved_partitions
 from tests.connectors.postgres.changes.streaming import Captured
 from tests.plan.stream_worlds import stream_table
+from tests.services import postgres
+from tests.services.postgres_versions import VERSIONS, programs
 
 TABLE = ObjectName(("public", "t"))
 SCHEMA = """
@@ -85,15 +87,32 @@ CASES: dict[str, tuple[list[str], Moved]] = {
 }  # fmt: skip
 
 
+def must_be_told(name: str, url: str, folder: Path) -> None:
+    statements, expected = CASES[name]
+    run(url, SCHEMA)
+    before: Any = look(url, folder).tables[TABLE]
+    run(url, *statements)
+    now = look(url, folder).tables[TABLE]
+    assert now is not None
+    assert moved_partitions(definition(stream_table("t"), before), now) == expected, name
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_what_happens_to_partitions_without_a_change(name: str, postgres_database: str, tmp_path: Path) -> None:
-    statements, expected = CASES[name]
-    run(postgres_database, SCHEMA)
-    before: Any = look(postgres_database, tmp_path).tables[TABLE]
-    run(postgres_database, *statements)
-    now = look(postgres_database, tmp_path).tables[TABLE]
-    assert now is not None
-    assert moved_partitions(definition(stream_table("t"), before), now) == expected
+    must_be_told(name, postgres_database, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.server
+@pytest.mark.parametrize("major", VERSIONS)
+def test_partitions_in_every_version(major: int, tmp_path: Path) -> None:
+    """What is new in the catalog is known by how the server writes it."""
+    with postgres.cluster(programs(major)) as made, made.started() as server:
+        for at, name in enumerate(CASES):
+            if major == 13 and "CONCURRENTLY" in CASES[name][0][0]:
+                continue
+            with postgres.database(server, f"case_{at}") as url:
+                must_be_told(name, url, tmp_path)
 
 
 def test_rows_of_other_tables_whose_changes_never_come(postgres_database: str, tmp_path: Path) -> None:
