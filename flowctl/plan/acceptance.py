@@ -26,9 +26,10 @@ def refusal(
         return "the history has another key"
     if before == "scd2" and mode in ("append", "merge"):
         return "the target holds a history, with several rows of one key"
-    keeps_rows = mode == "merge" and _is_continued(state, recorded, wanted, target)
-    if keeps_rows and (why := _not_one_row_per_key(state, recorded, wanted)):
-        return why
+    if mode in ("merge", "scd2") and _is_continued(state, recorded, wanted, target):
+        why = _not_one_row_per_key(state, recorded, wanted) if mode == "merge" else None
+        if why := why or _other_keys(recorded, wanted):
+            return why
     if of_stream(wanted) and (misses_changes(recorded, wanted) or _is_another(recorded, wanted)):
         return "the stream does not have what happened in between"
     if mode == "append" and _position_is_lost(recorded, wanted, state.position):
@@ -75,7 +76,7 @@ def _is_continued(
 
 
 def _not_one_row_per_key(state: TableState, recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
-    """Why a merge could leave several rows of one key, or the rows of earlier runs under keys that no row has any more.
+    """Why a merge could leave several rows of one key.
     A wider key still distinguishes all rows, provided that they have its columns. What an older flowctl did not record
     has not changed."""
     key, mode = wanted["key"], recorded.get("mode", "merge")
@@ -87,9 +88,13 @@ def _not_one_row_per_key(state: TableState, recorded: Mapping[str, Any], wanted:
     new = [name for name in key if name not in before]
     if columns and (missing := [name for name in new if name not in columns]):
         return f"the rows of the target have no {_listed(missing)}"
-    if made := [name for name in before if _rules_of(recorded, name) != _rules_of(wanted, name)]:
-        return f"the rows of the target have other values of {_listed(made)}, which is part of the key"
     return None
+
+
+def _other_keys(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+    """Why no later row could have the key of one that is there, which would then stay as it is."""
+    made = [name for name in recorded.get("key", wanted["key"]) if _rules_of(recorded, name) != _rules_of(wanted, name)]
+    return f"the rows of the target have other values of {_listed(made)}, which is part of the key" if made else None
 
 
 def _rules_of(definition: Mapping[str, Any], name: str) -> tuple[Any, Any]:

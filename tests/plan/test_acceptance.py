@@ -59,6 +59,8 @@ BASE = {"mode": "merge", "key": ["id"], "cursor": "updated_at", "to": "lake:orde
             OLD,
             None,
         ),
+        ({"mode": "scd2"}, {"mode": "scd2", "columns": {"mask": {"id": "sha256"}}}, OLD, 'other values of "id"'),
+        ({"mode": "scd2"}, {"mode": "scd2", "columns": {"mask": {"amount": "sha256"}}}, OLD, None),
         ({"columns": {"add": {"id": "a"}}}, {"columns": {"add": {"id": "b"}}}, OLD, 'other values of "id"'),
         ({}, {"cursor": None}, OLD, None),
     ],
