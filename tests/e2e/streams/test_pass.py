@@ -96,7 +96,7 @@ def test_columns_change_at_their_place(seed: int, target: str, tmp_path: Path, s
     """Columns come, go, and change their types and names, between transactions and within."""
     workload = Workload(source_url, seed=seed, big=2_000, rows=100, alters=WIDENS[target])
     workload.create()
-    to = {"dw": "dw:dw.${table}", "lake": "lake:${table}"}[target]
+    to = {"dw": database_of(source_url).dw()[1], "lake": "lake:${table}"}[target]
     tables = f"""
   "{target}_${{table}}": {{from: "cdc:public.*", to: "{to}", mode: merge,
     on_schema_change: {{unsent: resnapshot, dropped_column: "null"}}}}
