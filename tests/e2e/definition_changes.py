@@ -151,21 +151,6 @@ CHANGES: tuple[Change, ...] = (
     *(Change(f"{mode}_target", _of_mode(mode), _with(_of_mode(mode), target="_2")) for mode in MODES),
 )
 
-#: One of each kind: for every run of the tests.
-SAMPLE = (
-    "truncate_to_scd2",
-    "scd2_to_merge",
-    "append_to_merge_soft",
-    "merge_soft",
-    "merge_key",
-    "merge_wider_key",
-    "truncate_to_scd2_deletes",
-    "scd2_key",
-    "append_exclude",
-    "truncate_rename",
-    "merge_target",
-)
-
 
 Value = str | None
 
