@@ -296,7 +296,8 @@ def test_columns_come_and_go(tmp_path: Path, kafka_broker: str, topic: str) -> N
     flow.apply()
     sqlite_script(tmp_path / "shop.db", "ALTER TABLE orders DROP name; INSERT INTO orders VALUES (3, 'Delft')")
     flow.apply()
-    found = kafka.received(kafka_broker, topic)
-    assert json.loads(found[0].value or b"") == {"n": 1, "name": "a"}
-    assert json.loads(found[-1].value or b"") == {"n": 3, "city": "Delft"}
-    assert (found[0].headers, found[-1].headers) == ([("name", b"a")], ())
+    first, *later = kafka.received(kafka_broker, topic)
+    (last,) = (message for message in later if message.key == b'{"n":3}')
+    assert json.loads(first.value or b"") == {"n": 1, "name": "a"}
+    assert json.loads(last.value or b"") == {"n": 3, "city": "Delft"}
+    assert (first.headers, last.headers) == ([("name", b"a")], ())
