@@ -31,6 +31,9 @@ _PYTHON = string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$
 _Z85 = string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#"
 _TO_Z85, _FROM_Z85 = str.maketrans(_PYTHON, _Z85), str.maketrans(_Z85, _PYTHON)
 _UUID_DIGITS = 20
+#: The first call builds Python's table of digits, and a call in another thread meanwhile finds it empty: "bad base85
+#: character at position 0". Files are read by several threads.
+base64.b85decode(b"")
 
 
 def read(location: TableLocation, descriptor: Descriptor) -> BitMap64:

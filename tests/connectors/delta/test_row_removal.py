@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,14 @@ def test_the_older_format_of_the_protocols_example_is_refused(tmp_path: Path) ->
     }
     with pytest.raises(TableError, match="a format that flowctl does not know"):
         deletion_vectors.read(TableLocation(str(tmp_path), {}), example)
+
+
+def test_pythons_table_of_digits_is_there_before_several_threads_read_vectors() -> None:
+    """Python's base85 builds it in the first call, and does not lock it: other threads would find it half empty. A
+    later Python may have none."""
+    import_first = "import base64; from flowctl.connectors.delta import deletion_vectors"
+    filled = "assert getattr(base64, '_b85dec', True)"
+    subprocess.run([sys.executable, "-c", f"{import_first}; {filled}"], check=True)
 
 
 def test_an_inline_vector_is_read(tmp_path: Path) -> None:
