@@ -96,6 +96,11 @@ def some(names: Sequence[object]) -> str:
     return ", ".join(map(str, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
+def quoted(names: Iterable[str]) -> str:
+    """``"id", "name"``."""
+    return ", ".join(f'"{name}"' for name in names)
+
+
 def size(length: float) -> str:
     """Bytes: ``120 B``, ``34.1 MB``."""
     for unit in ("B", "kB", "MB", "GB"):

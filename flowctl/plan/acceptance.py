@@ -3,7 +3,7 @@ under the new definition, and which parts of its state no longer apply. If it ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from flowctl.plan.column_names import perhaps_renamed
 from flowctl.plan.definition import differences, misses_changes, of_stream, of_topic
 from flowctl.spec.spec import TableSpec
 from flowctl.state.document import TableState
+from flowctl.text import quoted
 
 
 def refusal(
@@ -76,25 +77,24 @@ def _is_continued(
 
 
 def _not_one_row_per_key(state: TableState, recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
-    """Why a merge could leave several rows of one key.
-    A wider key still distinguishes all rows, provided that they have its columns. What an older flowctl did not record
-    has not changed."""
+    """Why a merge could leave several rows of one key. A wider key still distinguishes all rows, provided that they
+    have its columns. What an older flowctl did not record has not changed."""
     key, mode = wanted["key"], recorded.get("mode", "merge")
     if mode != "merge":
         return f"the target was filled with mode {mode} and may hold several rows of one key"
     before, columns = recorded.get("key", key), {column.name for column in state.target_columns}
     if lost := [name for name in before if name not in key]:
-        return f"the rows of the target are distinct by {_listed(before)}, and the new key lacks {_listed(lost)}"
+        return f"the rows of the target are distinct by {quoted(before)}, and the new key lacks {quoted(lost)}"
     new = [name for name in key if name not in before]
     if columns and (missing := [name for name in new if name not in columns]):
-        return f"the rows of the target have no {_listed(missing)}"
+        return f"the rows of the target have no {quoted(missing)}"
     return None
 
 
 def _other_keys(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
     """Why no later row could have the key of one that is there, which would then stay as it is."""
     made = [name for name in recorded.get("key", wanted["key"]) if _rules_of(recorded, name) != _rules_of(wanted, name)]
-    return f"the rows of the target have other values of {_listed(made)}, which is part of the key" if made else None
+    return f"the rows of the target have other values of {quoted(made)}, which is part of the key" if made else None
 
 
 def _rules_of(definition: Mapping[str, Any], name: str) -> tuple[Any, Any]:
@@ -102,10 +102,6 @@ def _rules_of(definition: Mapping[str, Any], name: str) -> tuple[Any, Any]:
     rules = definition.get("columns", {})
     renamed = {new: old for old, new in rules.get("rename", {}).items()}
     return rules.get("add", {}).get(name), rules.get("mask", {}).get(renamed.get(name, name))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
 
 
 def _is_another(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -16,6 +16,7 @@ from flowctl.plan.shape import known_columns
 from flowctl.spec.spec import DetectFlag, SqlSource, TableSpec
 from flowctl.spec.suggest import did_you_mean
 from flowctl.state.document import TableState
+from flowctl.text import quoted
 
 
 def _rule_names(table: TableSpec) -> Iterator[tuple[str, str]]:
@@ -68,7 +69,7 @@ def _unprotected_files(case: Case, source: TableInfo) -> Stop | None:
     if found is None:
         return None
     path, name, others = found
-    listed = ", ".join(f'"{other}"' for other in others)
+    listed = quoted(others)
     otherwise = "else read those files as another table"
     if case.state.schema:  # a table that never ran records no column
         accept = case.state_command("set", "--accept-definition")
@@ -109,10 +110,9 @@ def missing_protected_column(table: TableSpec, there: Sequence[str], state: Tabl
         near = f"{stop.hint} " if stop.hint.endswith("?") else ""
         return replace(stop, hint=f'{near}Correct it, or take "{name}" out if it is gone for good')
     is_new = "is" if len(new) == 1 else "are"
-    listed = ", ".join(f'"{one}"' for one in new)
     return replace(
         stop,
-        reason=f"{stop.reason}, and {listed} {is_new} new there",
+        reason=f"{stop.reason}, and {quoted(new)} {is_new} new there",
         hint=f'Write its new name instead of "{name}", if that is one; else take "{name}" out',
     )
 

@@ -180,13 +180,17 @@ def in_source_order(frame: DataFrame, table: TableSpec) -> DataFrame:
     return frame.withColumn(_NEWEST, newest).where(is_rejected | is_newer).drop(_NEWEST)
 
 
+def row_identity(table: TableSpec) -> list[str]:
+    """The columns that identify a row of a keyed table: its key, for scd2 with the event time."""
+    return [*table.key, *(["valid_from"] if table.mode == "scd2" else [])]
+
+
 def _first(frame: DataFrame, table: TableSpec, rank: SparkColumn, order: Sequence[SparkColumn]) -> DataFrame:
     """The rows of rank 1 of each key (for scd2: of each key and event time), and all quarantined ones."""
     from pyspark.sql import Window
 
-    identity = [*table.key, *(["valid_from"] if table.mode == "scd2" else [])]
     is_rejected = named(REASON_COLUMN).isNotNull()
-    window = Window.partitionBy(*map(named, identity), is_rejected).orderBy(*order)
+    window = Window.partitionBy(*map(named, row_identity(table)), is_rejected).orderBy(*order)
     return frame.withColumn(_RANK, rank.over(window)).where((named(_RANK) == 1) | is_rejected).drop(_RANK)
 
 

@@ -212,7 +212,7 @@ def _identity(work: Staging) -> list[str]:
     """The columns that identify a row and must not be null."""
     if not _is_keyed(work):
         return []
-    return [*work.table.key, *(["valid_from"] if work.table.mode == "scd2" else [])]
+    return batch.row_identity(work.table)
 
 
 def _null_key(work: Staging) -> SparkColumn:
