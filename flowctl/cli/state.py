@@ -246,19 +246,17 @@ def _accept(spec: Spec, document: StateDocument, table_id: str, *, has_position:
     from flowctl.state import document as documents
 
     state, refused = document.table(table_id), None
-    recorded = state.definition or (state.intent.definition if state.intent else {})
+    written = acceptance.written_under(state)
     protects = any(table.columns.mask or table.columns.exclude for table in spec.tables)
-    if recorded or (state.schema and protects):
-        table, observed, _ = observe_table(spec, table_id)
-        wanted = definition(table, observed.source)
-        taken = acceptance.with_columns_accepted(state, wanted, table, observed.source)
-        if taken != state and not has_position:  # the definition is unchanged
-            return documents.with_table(document, table_id, taken), False
-    if recorded:
-        # What is pending may be committed: a full refresh has then replaced the rows under its own definition.
-        held = (recorded, state.pending.definition if state.pending else {})
-        refusals = (acceptance.refusal(state, one, wanted, observed.target) for one in held if one)
-        refused = next(filter(None, refusals), None)
+    if not written and not (state.schema and protects):
+        return documents.with_definition_accepted(document, table_id), False
+    table, observed, _ = observe_table(spec, table_id)
+    wanted = definition(table, observed.source)
+    taken = acceptance.with_columns_accepted(state, wanted, table, observed.source)
+    if taken != state and not has_position:  # the definition is unchanged
+        return documents.with_table(document, table_id, taken), False
+    if written:
+        refused = acceptance.refusal(state, wanted, observed.target)
         if refused and not (has_position and table.mode == "append"):
             again = f"`flowctl apply {spec.argument} --full-refresh {table_id}`"
             raise StoppedByPolicy(
@@ -266,8 +264,8 @@ def _accept(spec: Spec, document: StateDocument, table_id: str, *, has_position:
                 hint=f"Read all again under the new definition: {again}",
                 mark=table.mark,
             )
-        document = documents.with_table(document, table_id, acceptance.continued(state, recorded, wanted))
-    return documents.with_definition_accepted(document, table_id), refused is not None
+        document = documents.with_table(document, table_id, acceptance.continued(state, wanted))
+    return documents.with_definition_accepted(document, table_id, (*written, wanted)), refused is not None
 
 
 def _require_kind(

@@ -3,7 +3,7 @@ under the new definition, and which parts of its state no longer apply. If it ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +15,47 @@ from flowctl.spec.spec import TableSpec
 from flowctl.state.document import TableState
 from flowctl.text import quoted
 
+Definition = Mapping[str, Any]
 
-def refusal(
-    state: TableState, recorded: Mapping[str, Any], wanted: Mapping[str, Any], target: TableInfo | None
-) -> str | None:
+
+def current(state: TableState) -> Definition:
+    """The definition that the spec's must equal: that of the pending intent, the one accepted since the last commit, or
+    the recorded one. Empty if there is none."""
+    if state.pending is not None:
+        return state.pending.definition
+    return state.accepted[-1] if state.accepted else state.definition
+
+
+def written_under(state: TableState) -> tuple[Definition, ...]:
+    """The definitions that rows of the target may have been written under."""
+    return _with_begun(state, state.accepted[:-1] or (state.definition,))
+
+
+def refusal(state: TableState, wanted: Definition, target: TableInfo | None) -> str | None:
     """Returns why the table cannot continue; None if it can. ``target`` is what exists where ``wanted`` leads."""
+    refusals = (
+        *(_refusal_of_rows(state, one, wanted, target) for one in written_under(state)),
+        *(_refusal_of_position(state, one, wanted) for one in _followed(state)),
+    )
+    return next(filter(None, refusals), None)
+
+
+def _followed(state: TableState) -> tuple[Definition, ...]:
+    """The definitions that the position may belong to, the recorded one first."""
+    return _with_begun(state, state.accepted[-1:] or (state.definition,))
+
+
+def _with_begun(state: TableState, recorded: Sequence[Definition]) -> tuple[Definition, ...]:
+    """Also the definition of what is pending, which may be committed: a full refresh has then replaced the rows. If
+    nothing else is recorded, also that of an abandoned intent."""
+    known = tuple(filter(None, recorded))
+    begun = state.pending if known else state.intent
+    return known if begun is None or begun.definition in known else (*known, begun.definition)
+
+
+def _refusal_of_rows(
+    state: TableState, recorded: Definition, wanted: Definition, target: TableInfo | None
+) -> str | None:
     before, mode = recorded.get("mode"), wanted["mode"]
     if mode == "scd2" and before != "scd2":
         return "the target holds no history to continue"
@@ -31,16 +67,21 @@ def refusal(
         why = _not_one_row_per_key(state, recorded, wanted) if mode == "merge" else None
         if why := why or _other_keys(recorded, wanted):
             return why
+    return None
+
+
+def _refusal_of_position(state: TableState, recorded: Definition, wanted: Definition) -> str | None:
     if of_stream(wanted) and (misses_changes(recorded, wanted) or _is_another(recorded, wanted)):
         return "the stream does not have what happened in between"
-    if mode == "append" and _position_is_lost(recorded, wanted, state.position):
+    if wanted["mode"] == "append" and _position_is_lost(recorded, wanted, state.position):
         return "how far the target has come under the new definition is not known; give it with --position"
     return None
 
 
-def continued(state: TableState, recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> TableState:
+def continued(state: TableState, wanted: Definition) -> TableState:
     """Returns ``state`` without what belongs to a previous cursor, topic or target: rows are then read again from the
     beginning, and a new target is created."""
+    recorded = next(iter(_followed(state)), wanted)
     moved = recorded.get("to", wanted["to"]) != wanted["to"]
     if moved:
         state = replace(state, target_id="", target_version=None, target_columns=())
@@ -51,32 +92,25 @@ def continued(state: TableState, recorded: Mapping[str, Any], wanted: Mapping[st
 
 
 def with_columns_accepted(
-    state: TableState, wanted: Mapping[str, Any], table: TableSpec, source: TableInfo | None
+    state: TableState, wanted: Definition, table: TableSpec, source: TableInfo | None
 ) -> TableState:
     """Returns ``state`` with those file columns added to its schema for which the plan stops because one may be the new
     name of a protected column: accepting declares that none is. Only if nothing else is being accepted, so that nobody
     accepts columns that no plan has reported. Columns that appear later are not accepted."""
-    if (
-        source is None
-        or not state.schema
-        or state.pending
-        or (state.definition and differences(state.definition, wanted))
-    ):
+    if source is None or not state.schema or state.pending or ((last := current(state)) and differences(last, wanted)):
         return state
     *_, names = perhaps_renamed(table, source, state) or ("", "", ())
     return replace(state, schema=(*state.schema, *(column for column in source.columns if column.name in names)))
 
 
-def _is_continued(
-    state: TableState, recorded: Mapping[str, Any], wanted: Mapping[str, Any], target: TableInfo | None
-) -> bool:
+def _is_continued(state: TableState, recorded: Definition, wanted: Definition, target: TableInfo | None) -> bool:
     """Whether the target keeps its rows: it is the same, also under a new name."""
     if recorded.get("to", wanted["to"]) == wanted["to"]:
         return True
     return target is not None and same_identity(target.identity, state.target_id)
 
 
-def _not_one_row_per_key(state: TableState, recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+def _not_one_row_per_key(state: TableState, recorded: Definition, wanted: Definition) -> str | None:
     """Why a merge could leave several rows of one key. A wider key still distinguishes all rows, provided that they
     have its columns. What an older flowctl did not record has not changed."""
     key, mode = wanted["key"], recorded.get("mode", "merge")
@@ -91,20 +125,20 @@ def _not_one_row_per_key(state: TableState, recorded: Mapping[str, Any], wanted:
     return None
 
 
-def _other_keys(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+def _other_keys(recorded: Definition, wanted: Definition) -> str | None:
     """Why no later row could have the key of one that is there, which would then stay as it is."""
     made = [name for name in recorded.get("key", wanted["key"]) if _rules_of(recorded, name) != _rules_of(wanted, name)]
     return f"the rows of the target have other values of {quoted(made)}, which is part of the key" if made else None
 
 
-def _rules_of(definition: Mapping[str, Any], name: str) -> tuple[Any, Any]:
+def _rules_of(definition: Definition, name: str) -> tuple[Any, Any]:
     """What computes or masks the values of a target column. Its source column may have a new name."""
     rules = definition.get("columns", {})
     renamed = {new: old for old, new in rules.get("rename", {}).items()}
     return rules.get("add", {}).get(name), rules.get("mask", {}).get(renamed.get(name, name))
 
 
-def _is_another(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+def _is_another(recorded: Definition, wanted: Definition) -> bool:
     """Whether the changes are those of another table than before, or the messages those of another topic. A connection
     under another name may lead to the same one, which an equal identity proves."""
     before, now = recorded.get("source_identity", ""), wanted["source_identity"]
@@ -118,7 +152,7 @@ def _without_connection(source: Any) -> Any:
     return {**source, "connection": ""} if isinstance(source, Mapping) else source
 
 
-def _position_is_lost(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Position | None) -> bool:
+def _position_is_lost(recorded: Definition, wanted: Definition, position: Position | None) -> bool:
     """Whether append has no valid position. A new target needs none: it is filled from the beginning."""
     if recorded.get("to", wanted["to"]) != wanted["to"]:
         return False

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
-from flowctl.plan.acceptance import refusal
+from flowctl.plan.acceptance import current, refusal, written_under
 from flowctl.plan.case import Case
 from flowctl.plan.definition import differences, of_stream, of_topic
 from flowctl.plan.finding import Stop
-from flowctl.state.streams import OBSERVED
+from flowctl.state.streams import with_source_forgotten
 
 
 def stop_if_redefined(case: Case) -> Stop | None:
-    recorded = case.begun.definition if case.begun else case.state.definition
+    recorded = current(case.state)
     if case.full_refresh or not recorded or not (what := "; ".join(differences(recorded, case.definition))):
         return None
     accept = case.state_command("set", "--accept-definition")
-    refused = refusal(case.state, recorded, case.definition, case.observed.target)
+    refused = refusal(case.state, case.definition, case.observed.target)
     is_keyed_stream = of_stream(case.definition) and case.table.mode != "append"
-    if refused and is_keyed_stream and _is_solved_by_reading_again(case, recorded):
+    if refused and is_keyed_stream and _is_solved_by_reading_again(case):
         again = case.state_command("resnapshot")
         return Stop(f"the definition changed: {what}", f"{again} reads the table again: {refused}", "from")
     if refused and of_topic(case.definition) and case.table.mode == "append":
@@ -50,7 +49,8 @@ def is_moved(case: Case) -> bool:
     return bool(recorded.get("to", case.definition["to"]) != case.definition["to"])
 
 
-def _is_solved_by_reading_again(case: Case, recorded: Mapping[str, Any]) -> bool:
+def _is_solved_by_reading_again(case: Case) -> bool:
     """Whether only the source as it was observed prevents the table from continuing: a new snapshot forgets that."""
-    rest = {name: value for name, value in recorded.items() if name not in OBSERVED}
-    return refusal(case.state, rest, case.definition, case.observed.target) is None
+    definitions = (*written_under(case.state), current(case.state))
+    state = with_source_forgotten(replace(case.state, definition={}, accepted=definitions, intent=None))
+    return refusal(state, case.definition, case.observed.target) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from flowctl.text import NO_BREAK
 FIELDS = (
     "seq", "highest", "intent_id", "position", "definition", "schema", "target_columns", "target_id",
     "target_version", "deletes_checked_at", "last_run", "intent", "given_up", "append_again",
-    "upstream_shape", "replay", "passed",
+    "upstream_shape", "replay", "passed", "accepted",
 )  # fmt: skip
 
 
@@ -84,8 +84,9 @@ def describe(table: TableState) -> Iterator[tuple[str, str]]:
             case "schema" | "target_columns":
                 columns = (f"{one.name}{NO_BREAK}{types.short(one.type)}" for one in getattr(table, field))
                 yield _label(field), ", ".join(columns)
-            case "definition":
-                yield field, json.dumps(table.definition, ensure_ascii=False)
+            case "definition" | "accepted":
+                definition = table.accepted[-1] if field == "accepted" else table.definition
+                yield field, json.dumps(definition, ensure_ascii=False)
             case _:
                 yield _label(field), _describe(field, table)
 
@@ -154,16 +155,21 @@ def _of_table(table_id: str, before: TableState, after: TableState) -> list[Diff
 
 
 def _text(field: str, before: TableState, after: TableState) -> str:
+    if field == "accepted" and after.accepted:
+        changed = _changed((before.accepted or (before.definition,))[-1], after.accepted[-1])
+        return f"the spec's definition ({f'changed: {changed}' if changed else 'unchanged'})"
     text = f"{_describe(field, before)} → {_describe(field, after)}"
     if field == "schema" and before.schema:
         known = {column.name for column in before.schema}
         if new := ", ".join(column.name for column in after.schema if column.name not in known):
             return f"{text} (new: {new})"
     if field == "definition" and before.definition and after.definition:
-        names = sorted({*before.definition, *after.definition})
-        changed = (name for name in names if before.definition.get(name) != after.definition.get(name))
-        return f"recorded → another one ({', '.join(changed)})"
+        return f"recorded → another one ({_changed(before.definition, after.definition)})"
     return text
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    return ", ".join(name for name in sorted({*before, *after}) if before.get(name) != after.get(name))
 
 
 def _describe(field: str, table: TableState) -> str:
@@ -171,7 +177,7 @@ def _describe(field: str, table: TableState) -> str:
         case "position":
             return positions.readable(table.position)
         case "definition":
-            return "recorded" if table.definition else "as the next plan finds it"
+            return "recorded" if table.definition else "accepted" if table.accepted else "as the next plan finds it"
         case "schema" | "target_columns":
             return f"{len(getattr(table, field))} columns"
         case "intent":
@@ -183,6 +189,8 @@ def _describe(field: str, table: TableState) -> str:
         case "replay":
             asked = table.replay
             return f"dead letters of {asked.place} are read again" if asked else "no dead letter is read again"
+        case "accepted":
+            return "a definition" if table.accepted else "none"
         case "passed":
             return "; ".join(f"{one.first} to {one.last}" for one in table.passed) or "none"
         case "append_again":

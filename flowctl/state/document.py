@@ -34,7 +34,9 @@ class TableState:
     it is above ``seq`` after adopting a target that was rolled back. ``append_again``: a user has moved the position
     back and wants append to write the rows above it again. ``upstream_shape`` is set for SQL tables only: a digest of
     the columns that the table read, and their types; empty if unknown. ``replay``: a user wants the dead letters read
-    again. ``passed`` are those that no longer count.
+    again. ``passed`` are those that no longer count. ``accepted``: if a user has accepted a definition since the last
+    commit, those that the target's rows may have been written under, and last the accepted one; ``definition`` is then
+    empty.
     """
 
     seq: int = 0
@@ -54,6 +56,7 @@ class TableState:
     upstream_shape: str = field(default="", metadata=in_json("not_default"))
     replay: Replay | None = field(default=None, metadata=in_json("not_default"))
     passed: tuple[PassedLetters, ...] = field(default=(), metadata=in_json("not_default"))
+    accepted: tuple[Mapping[str, Any], ...] = field(default=(), metadata=in_json("not_default"))
 
     @property
     def next_seq(self) -> int:
@@ -208,6 +211,7 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
                 deletes_checked_at=recorded.deletes_checked_at or before.deletes_checked_at,
                 append_again=False,
                 upstream_shape=recorded.upstream_shape,
+                accepted=(),
             )
         },
     )
@@ -270,15 +274,18 @@ def with_table(document: StateDocument, table_id: str, state: TableState) -> Sta
     return _with_tables(document, {table_id: state})
 
 
-def with_definition_accepted(document: StateDocument, table_id: str) -> StateDocument:
-    """``state set --accept-definition``: the next plan records the spec's definition. A pending intent belongs to the
-    old definition and is abandoned. With the new one, the source need not contain the rows already written at the
-    position."""
+def with_definition_accepted(
+    document: StateDocument, table_id: str, accepted: tuple[Mapping[str, Any], ...] = ()
+) -> StateDocument:
+    """``state set --accept-definition``: the next commit records the spec's definition, which is the last one of
+    ``accepted``, or any if that is empty. A pending intent belongs to the old definition and is abandoned. With the new
+    one, the source need not contain the rows already written at the position."""
     before = document.table(table_id)
     position = before.position
     if isinstance(position, CursorPosition) and position.ties is not None:
         position = replace(position, ties=replace(position.ties, may_be_gone=True))
-    changed = replace(before, position=position, definition={}, given_up=before.intent is not None)
+    given_up = before.intent is not None
+    changed = replace(before, position=position, definition={}, accepted=accepted, given_up=given_up)
     return _with_tables(document, {table_id: changed})
 
 
@@ -310,6 +317,7 @@ def adopt(
                 intent_id=commit.intent_id if commit else "",
                 position=commit.position if commit and (commit.position or not commit.void) else before.position,
                 definition={},
+                accepted=(),
                 append_again=False,
                 target_columns=columns,
                 target_id=info.identity,
@@ -328,6 +336,7 @@ def with_definition_of(document: StateDocument, table_id: str, then: TableState,
     changed = replace(
         document.table(table_id),
         definition={**then.definition, "to": target},
+        accepted=(),
         schema=then.schema,
         upstream_shape=then.upstream_shape,
         deletes_checked_at=then.deletes_checked_at,

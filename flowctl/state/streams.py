@@ -12,7 +12,7 @@ from dataclasses import replace
 from flowctl.diagnostics import Mark
 from flowctl.model.position import LandedPosition
 from flowctl.spec.spec import Spec, StreamSpec
-from flowctl.state.document import StateDocument, StreamState
+from flowctl.state.document import StateDocument, StreamState, TableState
 from flowctl.state.location import flow_url, open_flow
 from flowctl.state.store import Retention, StateStore
 from flowctl.storage.blobs import BlobStore
@@ -81,15 +81,22 @@ def resnapshot(document: StateDocument, table_ids: Collection[str], *, append_ag
     document = without_positions(document, table_ids)
     tables = {
         id: replace(
-            state,
-            definition={name: value for name, value in state.definition.items() if name not in OBSERVED},
-            append_again=append_again and state.definition.get("mode") == "append",
+            with_source_forgotten(state), append_again=append_again and state.definition.get("mode") == "append"
         )
         if id in table_ids
         else state
         for id, state in document.tables.items()
     }
     return replace(document, tables=tables)
+
+
+def with_source_forgotten(state: TableState) -> TableState:
+    """``state`` without what its definitions say of the source as it was observed."""
+    definition, *accepted = (
+        {name: value for name, value in one.items() if name not in OBSERVED}
+        for one in (state.definition, *state.accepted)
+    )
+    return replace(state, definition=definition, accepted=tuple(accepted))
 
 
 def anew(document: StateDocument) -> StateDocument:

@@ -149,8 +149,10 @@ def test_set_shows_the_change_and_writes_the_next_number(shop: Shop) -> None:
     assert err.splitlines() == [
         "~ orders",
         "    position            2026-11-19 00:00 UTC → 2026-11-05 00:00 UTC",
-        "    definition          recorded → as the next plan finds it",
+        "    definition          recorded → accepted",
         "    given up            to be finished → to be given up",
+        "    accepted            the spec's definition"
+        " (changed: columns, cursor, from, source_identity, source_system, to)",
     ]
     table = shop.store.read().table("orders")
     assert (table.seq, table.position, table.intent) == (1, at(5), before.table("orders").intent)

@@ -11,13 +11,18 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import FilesPosition, NoPosition, OffsetsPosition
 from flowctl.model.step import Stopped
 from flowctl.model.table_info import Column
-from flowctl.plan.acceptance import continued, refusal, with_columns_accepted
+from flowctl.plan.acceptance import continued, refusal, with_columns_accepted, written_under
 from flowctl.plan.definition import definition
+from flowctl.plan.document import action_of
 from flowctl.spec.spec import ColumnRules
+from flowctl.state.document import StateDocument, with_definition_accepted
 from tests.plan.stream_worlds import joined, running, step_of, stream_plan, stream_table
 from tests.plan.worlds import (
+    LINEAGE,
+    NEW,
     OLD,
     ORDERS,
+    REFRESH,
     committed,
     high,
     intent,
@@ -27,9 +32,26 @@ from tests.plan.worlds import (
     step,
     table,
     target,
+    unchanged_target,
 )
 
 BASE = {"mode": "merge", "key": ["id"], "cursor": "updated_at", "to": "lake:orders"}
+
+
+def under(definition, position=OLD):
+    """A table whose rows were written under ``definition``."""
+    return replace(recorded(table(), position), definition=definition)
+
+
+def _accepted(state, wanted):
+    """As `state set --accept-definition` leaves it."""
+    before = (*written_under(state), wanted)
+    document = StateDocument(LINEAGE, tables={"orders": continued(state, wanted)})
+    return with_definition_accepted(document, "orders", before).table("orders")
+
+
+def accepted(state, spec):
+    return _accepted(state, definition(spec, source()))
 
 
 @pytest.mark.parametrize(
@@ -66,19 +88,19 @@ BASE = {"mode": "merge", "key": ["id"], "cursor": "updated_at", "to": "lake:orde
     ],
 )
 def test_what_cannot_be_continued_says_why(before, after, position, why):
-    said = refusal(recorded(table(), position), {**BASE, **before}, {**BASE, **after}, target())
+    said = refusal(under({**BASE, **before}, position), {**BASE, **after}, target())
     assert said is None if why is None else why in said
 
 
 def test_a_definition_of_an_older_flowctl_that_lacks_mode_key_and_columns_can_be_continued():
-    assert refusal(recorded(table(), OLD), {"to": "lake:orders"}, BASE, target()) is None
+    assert refusal(under({"to": "lake:orders"}), BASE, target()) is None
 
 
 def test_a_target_whose_name_alone_has_changed_still_has_the_rows_of_the_former_key():
     moved = {**BASE, "to": "lake:other", "key": ["amount"]}
-    state = recorded(table(), OLD)
-    assert refusal(state, BASE, moved, None) is refusal(state, BASE, moved, target(identity="theirs")) is None
-    assert refusal(state, BASE, moved, target(identity="delta-1")) is not None
+    state = under(BASE)
+    assert refusal(state, moved, None) is refusal(state, moved, target(identity="theirs")) is None
+    assert refusal(state, moved, target(identity="delta-1")) is not None
 
 
 def test_a_stream_under_another_key_is_replaced_as_a_new_snapshot_would_keep_the_key_that_is_recorded():
@@ -103,26 +125,26 @@ STREAM = {**TOPIC, "from": {"stream": "s", "connection": "pg", "object": ["t"]},
 def test_a_connection_may_have_another_name(base):
     renamed = {**base, "from": {**base["from"], "connection": "other"}}
     elsewhere = {**renamed, "source_identity": "unknown:1/1"}
-    state = recorded(table(), OffsetsPosition(((0, 7),)))
-    assert refusal(state, base, renamed, target()) is None
+    at = OffsetsPosition(((0, 7),))
+    assert refusal(under(base, at), renamed, target()) is None
     for before, now in ((base, elsewhere), ({**base, "source_identity": ""}, renamed)):
-        assert refusal(state, before, now, target()) is not None
-    assert continued(state, base, renamed) == state
+        assert refusal(under(before, at), now, target()) is not None
+    assert continued(under(base, at), renamed) == under(base, at)
 
 
 def test_another_topic_is_read_from_its_beginning():
-    state = recorded(table(), OffsetsPosition(((0, 7),)))
     merged = {**TOPIC, "mode": "merge"}
+    state = under(merged, OffsetsPosition(((0, 7),)))
     for changes in ({"from": {"topic": "u", "connection": "bus"}}, {"source_identity": "kafka:c/2"}):
-        assert refusal(state, merged, {**merged, **changes}, target()) is None
-        assert continued(state, merged, {**merged, **changes}).position is None
+        assert refusal(state, {**merged, **changes}, target()) is None
+        assert continued(state, {**merged, **changes}).position is None
 
 
 def test_a_position_belongs_to_its_cursor_and_a_target_id_to_its_target():
-    state = recorded(table(), OLD)
-    assert continued(state, BASE, {**BASE, "mode": "append"}) == state
-    assert continued(state, BASE, {**BASE, "cursor": "id"}).position is None
-    moved = continued(state, BASE, {**BASE, "to": "lake:other"})
+    state = under(BASE)
+    assert continued(state, {**BASE, "mode": "append"}) == state
+    assert continued(state, {**BASE, "cursor": "id"}).position is None
+    moved = continued(state, {**BASE, "to": "lake:other"})
     assert (moved.position, moved.target_id, moved.target_columns, moved.next_seq) == (None, "", (), state.next_seq)
 
 
@@ -150,5 +172,44 @@ def test_only_what_the_plan_stops_for_is_taken_as_no_new_name():
 
 
 def test_a_definition_of_an_older_flowctl_that_lacks_a_part_has_not_changed_it():
-    state = recorded(table(), OLD)
-    assert continued(state, {"mode": "merge"}, BASE) == state
+    state = under({"mode": "merge"})
+    assert continued(state, BASE) == state
+
+
+def test_a_definition_is_compared_with_the_accepted_one_until_a_run_commits():
+    """Someone edits the spec, accepts, and edits it again."""
+    spec, again = table(where="amount > 0"), table(where="amount > 1")
+    state = accepted(recorded(table(), OLD), spec)
+    seen = observed(high(NEW), **unchanged_target())
+    assert action_of(step(spec, seen, state)) == "change"
+    stopped = step(again, seen, state)
+    assert stopped.reason == "the definition changed: where: amount > 0 → amount > 1"
+    assert "continue from here with" in stopped.hint
+    assert action_of(step(again, seen, accepted(state, again))) == "change"
+    assert action_of(step(again, seen, state, REFRESH)) == "change"
+
+
+def test_rows_that_no_run_has_written_under_an_accepted_definition_need_no_refresh():
+    """A wrong definition is accepted, and then the one that the rows were written under."""
+    truncate = {**BASE, "mode": "truncate", "key": []}
+    state = _accepted(under(BASE), truncate)
+    assert refusal(state, BASE, target()) is None
+    assert 'lacks "id"' in refusal(state, {**BASE, "key": ["amount"]}, target())
+    begun = replace(state, intent=replace(intent(table(), Interval(None, OLD)), definition=truncate), given_up=False)
+    assert "filled with mode truncate" in refusal(begun, BASE, target())
+    assert "filled with mode truncate" in refusal(_accepted(begun, truncate), BASE, target())
+
+
+def test_a_position_follows_the_definition_accepted_last():
+    append = {**BASE, "mode": "append"}
+    by_id, other_rows = {**append, "cursor": "id"}, {**append, "cursor": "id", "where": "id > 1"}
+    state = replace(_accepted(under(append), by_id), position=OLD)  # given with --position
+    assert refusal(state, other_rows, target()) is None and continued(state, other_rows).position == OLD
+    assert "is not known" in refusal(state, append, target())
+    assert continued(_accepted(under(BASE), {**BASE, "cursor": "id"}), BASE).position is None
+
+
+def test_a_target_that_was_left_and_returned_to_still_has_its_rows():
+    state = _accepted(under(BASE), {**BASE, "to": "lake:other"})
+    assert refusal(state, {**BASE, "to": "lake:other", "key": ["amount"]}, None) is None
+    assert 'lacks "id"' in refusal(state, {**BASE, "key": ["amount"]}, target())

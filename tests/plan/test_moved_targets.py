@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowctl.model.step import Step, Stopped
-from flowctl.plan.acceptance import continued
+from flowctl.plan.acceptance import continued, written_under
 from flowctl.plan.definition import definition
 from flowctl.plan.document import action_of
 from flowctl.spec.spec import TableSpec, TargetRef
@@ -32,8 +32,9 @@ MOVED = table(target=TargetRef("lake", ("other",)))
 
 def accepted(state: TableState, spec: TableSpec) -> TableState:
     """As `state set --accept-definition` leaves it."""
-    state = continued(state, state.definition, definition(spec, source()))
-    return with_definition_accepted(StateDocument(LINEAGE, tables={spec.id: state}), spec.id).table(spec.id)
+    wanted = definition(spec, source())
+    document = StateDocument(LINEAGE, tables={spec.id: continued(state, wanted)})
+    return with_definition_accepted(document, spec.id, (*written_under(state), wanted)).table(spec.id)
 
 
 def of_moved(identity: str, state: TableState) -> Step:

@@ -15,6 +15,7 @@ from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.state import document as documents
 from flowctl.state.document import StateDocument, new_document
 from flowctl.state.letters import PassedLetters, Replay, passed_at
+from flowctl.state.streams import resnapshot
 from tests.state.examples import DEFINITION, ID, RECORDED, UPDATED_AT, at, commit_of, committed, intent
 
 INFO = TableInfo(ObjectName(("orders",)), (ID, UPDATED_AT), identity="table-2", version=9)
@@ -181,6 +182,18 @@ def test_reset_forgets_all_but_the_number_and_whose_it_is() -> None:
 def test_an_accepted_definition_is_what_the_next_plan_finds() -> None:
     table = documents.with_definition_accepted(committed(new_document(), "orders", 19), "orders").table("orders")
     assert (table.definition, table.position, table.forgotten) == ({}, at(19), False)
+
+
+def test_an_accepted_definition_is_kept_until_a_commit_records_it() -> None:
+    two = ({"mode": "append"}, {"mode": "merge"})
+    document = documents.with_definition_accepted(committed(new_document(), "orders", 19), "orders", two)
+    document = documents.with_intents(document, {"orders": intent(2, 20)})
+    voided = documents.with_commit(document, commit_of(document, "orders", void=True), RECORDED)
+    done = documents.with_commit(document, commit_of(document, "orders"), RECORDED)
+    assert (voided.table("orders").accepted, done.table("orders").accepted) == (two, ())
+    assert done.table("orders").definition == RECORDED.definition
+    again = resnapshot(voided, ["orders"], append_again=False).table("orders")
+    assert (again.accepted, again.position) == (two, None)
 
 
 def test_rollback_takes_the_old_position_and_the_new_number() -> None:
