@@ -262,6 +262,9 @@ _FACTS_FROM = """
     LEFT JOIN pg_type element ON element.oid = base.typelem
     LEFT JOIN LATERAL (SELECT base.typelem <> 0 AND base.typlen = -1 AND base.typcategory = 'A') a(is_array) ON true
 """
+#: Whether statistics have counted the rows of ``l``: before version 14, 0 may mean that they never have.
+_IS_COUNTED = """l.reltuples > 0 OR l.reltuples = 0 AND (l.relpages > 0 OR pg_relation_size(l.oid) = 0
+                OR current_setting('server_version_num')::int >= 140000)"""
 _DESCRIBE = f"""
     WITH RECURSIVE {_DOMAINS},
     wanted(schema, name, at) AS (
@@ -276,7 +279,7 @@ _DESCRIBE = f"""
         JOIN pg_class c ON c.relname = w.name AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
         JOIN pg_namespace s ON s.oid = c.relnamespace
         LEFT JOIN LATERAL (
-            SELECT CASE WHEN bool_and(l.reltuples >= 0) THEN sum(l.reltuples)::bigint END,
+            SELECT CASE WHEN bool_and({_IS_COUNTED}) THEN sum(l.reltuples)::bigint END,
                 sum(pg_table_size(l.oid))::bigint, sum(pg_relation_size(l.oid))::bigint,
                 sum(pg_stat_get_mod_since_analyze(l.oid))::bigint
             FROM pg_class l

@@ -21,6 +21,8 @@ from flowctl.model.table_info import ObjectName
 from flowctl.model.value import TypedValue, from_text
 from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import describe, opened, spark_rows, table
+from tests.services import postgres as clusters
+from tests.services.postgres_versions import VERSIONS, programs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +54,24 @@ def test_what_is_new_is_estimated_from_statistics(database: psycopg.Connection[A
     assert 5_000 <= (told(aged, 10_000) or 0) <= 15_000
     execute("UPDATE aged SET id = id + 20000")
     assert (told(aged, 15_000) or 0) >= 15_000
+
+
+@pytest.mark.full
+@pytest.mark.server
+@pytest.mark.parametrize("major", VERSIONS)
+def test_rows_that_no_statistics_have_counted_are_unknown_in_every_version(major: int) -> None:
+    with (
+        clusters.cluster(programs(major)) as made,
+        made.started() as server,
+        clusters.database(server, "counted") as url,
+        psycopg.connect(url, autocommit=True) as database,
+        opened("postgres", url=url) as connector,
+    ):
+        database.execute("CREATE TABLE counted (id int) WITH (autovacuum_enabled = false)")
+        database.execute("INSERT INTO counted SELECT generate_series(1, 300)")
+        before = describe(connector.source, table("public", "counted")).rows.value
+        database.execute("ANALYZE counted")
+        assert (before, describe(connector.source, table("public", "counted")).rows.value) == (None, 300)
 
 
 def test_the_plan_is_told_into_how_many_parts_a_table_is_read(
