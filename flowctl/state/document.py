@@ -336,7 +336,6 @@ def with_definition_of(document: StateDocument, table_id: str, then: TableState,
     changed = replace(
         document.table(table_id),
         definition={**then.definition, "to": target},
-        accepted=(),
         schema=then.schema,
         upstream_shape=then.upstream_shape,
         deletes_checked_at=then.deletes_checked_at,
