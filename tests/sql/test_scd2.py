@@ -17,6 +17,7 @@ from flowctl.model.table_info import Column
 from flowctl.sql import scd2
 from flowctl.sql.observations import observations
 from flowctl.sql.versioning import Versioning, kept_columns, observed_columns
+from tests.examples import examples
 from tests.sql.history import Batch, Observation, Version, histories, plain, versions
 from tests.sql.query_plans import assert_linear
 
@@ -145,7 +146,7 @@ def missing(at: int) -> Observation:
     return Observation(at, None, detected=True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories(), st.booleans())
 def test_any_history_gives_the_table_of_the_definition(batches: list[Batch], quick: bool) -> None:
     table = Table(quick)
@@ -163,7 +164,7 @@ def test_any_history_gives_the_table_of_the_definition(batches: list[Batch], qui
     table.database.close()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.dictionaries(st.integers(1, 9), st.tuples(st.sampled_from(["A", "B", "C", None]), st.text("xy", max_size=1))),
     st.data(),

@@ -25,6 +25,7 @@ from flowctl.connectors.written_fields import lacking
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
+from tests.examples import examples
 
 AT = dt.datetime(2026, 11, 25, 10, 0, 0, 123456, dt.UTC)
 INSTANT = "timestamp[us, tz=UTC]"
@@ -242,7 +243,7 @@ ROW: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.one_of(st.binary(max_size=60), st.tuples(st.integers(0, 40), st.binary(max_size=4))))
 def test_bytes_that_are_no_value_are_refused_by_their_number(damage: Any) -> None:
     """Whatever they are, nothing but a refusal comes of them; or a value, which bytes may be by chance."""

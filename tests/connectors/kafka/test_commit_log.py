@@ -26,13 +26,20 @@ pytestmark = pytest.mark.server
 COLUMNS = (Column("id", types.INT64), Column("amount", types.Decimal(12, 2)))
 
 
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[str]:
     """Of its own: the commits are those of all its flows."""
     with kafka.broker() as made, made.started() as address:
-        found = Cluster(address, {"security.protocol": "PLAINTEXT"})
-        ensure_commits(found)
-        yield found
+        yield address
+
+
+@pytest.fixture
+def cluster(brokers: str) -> Iterator[Cluster]:
+    found = Cluster(brokers, {"security.protocol": "PLAINTEXT"})
+    ensure_commits(found)
+    yield found
+    for topic in found.topics([COMMITS, "out", "other"]):
+        kafka.delete_topic(brokers, topic)
 
 
 def record(cluster: Cluster, table: str, seq: int = 1, topic: str = "out") -> Record:

@@ -24,6 +24,7 @@ from flowctl.model import types
 from flowctl.model.table_info import Column
 from tests.connectors.kafka.test_conversion import message
 from tests.connectors.sinks import Rows
+from tests.examples import examples
 
 COLUMNS = (Column("id", types.INT64), Column("name", types.STRING))
 OFFSET = Column("_offset", types.INT64)
@@ -101,7 +102,7 @@ _TEXTS = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
 @given(
     kinds=st.lists(st.sampled_from(_TYPES), min_size=1, max_size=3),
     records=st.lists(st.lists(_TEXTS, min_size=1, max_size=3), max_size=8),

@@ -23,6 +23,7 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Struct
+from tests.examples import examples
 
 AMOUNT, LONG = types.Decimal(12, 2), types.Decimal(38, 9)
 NESTED = Struct((("a", types.INT64), ("b", Array(types.STRING)), ("'c", types.BOOL)))
@@ -76,7 +77,7 @@ def sent(rows: pa.RecordBatch, form: Form) -> list[tuple[Any, Any]]:
     return [pair for one in found for pair in zip(one.keys, one.values, strict=True)]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.lists(st.fixed_dictionaries({one.name: st.none() | VALUES[one.type] for one in COLUMNS}), max_size=8))
 def test_values_are_read_back_equal(rows: list[dict[str, Any]]) -> None:
     given = batch(rows)

@@ -18,6 +18,7 @@ from flowctl.connectors.kafka.encodings.written import OneWriter, WrittenDecoder
 from flowctl.connectors.kafka.unfit import Refused
 from flowctl.errors import TableError
 from flowctl.model.table_info import Column
+from tests.examples import examples
 
 TEXT = """syntax = "proto3";
 package shop;
@@ -148,7 +149,7 @@ def test_the_indexes_before_a_value_name_its_message(indexes: bytes, error: str 
     assert [why and why.error for why in refused.value.whys.values()] == [error]
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=60))
 def test_bytes_are_a_value_or_refused(value: bytes) -> None:
     for schema in (ORDER, ProtobufSchema.__new__(ProtobufSchema)):
