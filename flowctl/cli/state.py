@@ -245,27 +245,24 @@ def _accept(spec: Spec, document: StateDocument, table_id: str, *, has_position:
     from flowctl.plan.planning import observe_table
     from flowctl.state import document as documents
 
-    state, refused = document.table(table_id), None
-    written = acceptance.written_under(state)
+    state = document.table(table_id)
     protects = any(table.columns.mask or table.columns.exclude for table in spec.tables)
-    if not written and not (state.schema and protects):
+    if not acceptance.written_under(state) and not (state.schema and protects):
         return documents.with_definition_accepted(document, table_id), False
     table, observed, _ = observe_table(spec, table_id)
     wanted = definition(table, observed.source)
     taken = acceptance.with_columns_accepted(state, wanted, table, observed.source)
     if taken != state and not has_position:  # the definition is unchanged
         return documents.with_table(document, table_id, taken), False
-    if written:
-        refused = acceptance.refusal(state, wanted, observed.target)
-        if refused and not (has_position and table.mode == "append"):
-            again = f"`flowctl apply {spec.argument} --full-refresh {table_id}`"
-            raise StoppedByPolicy(
-                f"{table_id} cannot continue from here: {refused}",
-                hint=f"Read all again under the new definition: {again}",
-                mark=table.mark,
-            )
-        document = documents.with_table(document, table_id, acceptance.continued(state, wanted))
-    return documents.with_definition_accepted(document, table_id, (*written, wanted)), refused is not None
+    refused = acceptance.refusal(state, wanted, observed.target)
+    if refused and not (has_position and table.mode == "append"):
+        again = f"`flowctl apply {spec.argument} --full-refresh {table_id}`"
+        raise StoppedByPolicy(
+            f"{table_id} cannot continue from here: {refused}",
+            hint=f"Read all again under the new definition: {again}",
+            mark=table.mark,
+        )
+    return acceptance.accepted(document, table_id, wanted), refused is not None
 
 
 def _require_kind(

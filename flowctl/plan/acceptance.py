@@ -12,7 +12,8 @@ from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.plan.column_names import perhaps_renamed
 from flowctl.plan.definition import differences, misses_changes, of_stream, of_topic
 from flowctl.spec.spec import TableSpec
-from flowctl.state.document import TableState
+from flowctl.state import document as documents
+from flowctl.state.document import StateDocument, TableState
 from flowctl.text import quoted
 
 Definition = Mapping[str, Any]
@@ -89,6 +90,14 @@ def continued(state: TableState, wanted: Definition) -> TableState:
     if moved or is_other or recorded.get("cursor", wanted["cursor"]) != wanted["cursor"]:
         state = replace(state, position=None)
     return state
+
+
+def accepted(document: StateDocument, table_id: str, wanted: Definition) -> StateDocument:
+    """``document``, in which the table continues under ``wanted``: until a run has committed, the plan stops for any
+    other definition."""
+    state = document.table(table_id)
+    document = documents.with_table(document, table_id, continued(state, wanted))
+    return documents.with_definition_accepted(document, table_id, (*written_under(state), wanted))
 
 
 def with_columns_accepted(

@@ -11,11 +11,11 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import FilesPosition, NoPosition, OffsetsPosition
 from flowctl.model.step import Stopped
 from flowctl.model.table_info import Column
-from flowctl.plan.acceptance import continued, refusal, with_columns_accepted, written_under
+from flowctl.plan.acceptance import accepted, continued, refusal, with_columns_accepted
 from flowctl.plan.definition import definition
 from flowctl.plan.document import action_of
 from flowctl.spec.spec import ColumnRules
-from flowctl.state.document import StateDocument, with_definition_accepted
+from flowctl.state.document import StateDocument
 from tests.plan.stream_worlds import joined, running, step_of, stream_plan, stream_table
 from tests.plan.worlds import (
     LINEAGE,
@@ -43,15 +43,9 @@ def under(definition, position=OLD):
     return replace(recorded(table(), position), definition=definition)
 
 
-def _accepted(state, wanted):
+def after_accepting(state, wanted):
     """As `state set --accept-definition` leaves it."""
-    before = (*written_under(state), wanted)
-    document = StateDocument(LINEAGE, tables={"orders": continued(state, wanted)})
-    return with_definition_accepted(document, "orders", before).table("orders")
-
-
-def accepted(state, spec):
-    return _accepted(state, definition(spec, source()))
+    return accepted(StateDocument(LINEAGE, tables={"orders": state}), "orders", wanted).table("orders")
 
 
 @pytest.mark.parametrize(
@@ -158,17 +152,17 @@ def test_only_what_the_plan_stops_for_is_taken_as_no_new_name():
         made = step(spec, observed(high(FilesPosition(())), files, target(), committed(), positions="files"), state)
         return made.hint if isinstance(made, Stopped) and "some files" in made.reason else None
 
-    def accepted(state, spec=spec):
+    def taken(state, spec=spec):
         return with_columns_accepted(state, definition(spec, files), spec, files)
 
-    first = accepted(state)
+    first = taken(state)
     assert [column.name for column in first.schema[-2:]] == ["phone", "note"]
     assert "else take it as it is with `flowctl state set " in stopped(state)
-    assert '"note"' in stopped(state) and '"tel"' in stopped(first) and stopped(accepted(first)) is None
+    assert '"note"' in stopped(state) and '"tel"' in stopped(first) and stopped(taken(first)) is None
     other = table(columns=spec.columns, where="id > 1")
-    assert accepted(state, other) == state
+    assert taken(state, other) == state
     begun = replace(state, intent=intent(spec, Interval(None, OLD)))
-    assert accepted(begun) == begun and accepted(replace(state, schema=())).schema == ()
+    assert taken(begun) == begun and taken(replace(state, schema=())).schema == ()
 
 
 def test_a_definition_of_an_older_flowctl_that_lacks_a_part_has_not_changed_it():
@@ -179,37 +173,37 @@ def test_a_definition_of_an_older_flowctl_that_lacks_a_part_has_not_changed_it()
 def test_a_definition_is_compared_with_the_accepted_one_until_a_run_commits():
     """Someone edits the spec, accepts, and edits it again."""
     spec, again = table(where="amount > 0"), table(where="amount > 1")
-    state = accepted(recorded(table(), OLD), spec)
+    state = after_accepting(recorded(table(), OLD), definition(spec, source()))
     seen = observed(high(NEW), **unchanged_target())
     assert action_of(step(spec, seen, state)) == "change"
     stopped = step(again, seen, state)
     assert stopped.reason == "the definition changed: where: amount > 0 → amount > 1"
     assert "continue from here with" in stopped.hint
-    assert action_of(step(again, seen, accepted(state, again))) == "change"
+    assert action_of(step(again, seen, after_accepting(state, definition(again, source())))) == "change"
     assert action_of(step(again, seen, state, REFRESH)) == "change"
 
 
 def test_rows_that_no_run_has_written_under_an_accepted_definition_need_no_refresh():
     """A wrong definition is accepted, and then the one that the rows were written under."""
     truncate = {**BASE, "mode": "truncate", "key": []}
-    state = _accepted(under(BASE), truncate)
+    state = after_accepting(under(BASE), truncate)
     assert refusal(state, BASE, target()) is None
     assert 'lacks "id"' in refusal(state, {**BASE, "key": ["amount"]}, target())
     begun = replace(state, intent=replace(intent(table(), Interval(None, OLD)), definition=truncate), given_up=False)
     assert "filled with mode truncate" in refusal(begun, BASE, target())
-    assert "filled with mode truncate" in refusal(_accepted(begun, truncate), BASE, target())
+    assert "filled with mode truncate" in refusal(after_accepting(begun, truncate), BASE, target())
 
 
 def test_a_position_follows_the_definition_accepted_last():
     append = {**BASE, "mode": "append"}
     by_id, other_rows = {**append, "cursor": "id"}, {**append, "cursor": "id", "where": "id > 1"}
-    state = replace(_accepted(under(append), by_id), position=OLD)  # given with --position
+    state = replace(after_accepting(under(append), by_id), position=OLD)  # given with --position
     assert refusal(state, other_rows, target()) is None and continued(state, other_rows).position == OLD
     assert "is not known" in refusal(state, append, target())
-    assert continued(_accepted(under(BASE), {**BASE, "cursor": "id"}), BASE).position is None
+    assert continued(after_accepting(under(BASE), {**BASE, "cursor": "id"}), BASE).position is None
 
 
 def test_a_target_that_was_left_and_returned_to_still_has_its_rows():
-    state = _accepted(under(BASE), {**BASE, "to": "lake:other"})
+    state = after_accepting(under(BASE), {**BASE, "to": "lake:other"})
     assert refusal(state, {**BASE, "to": "lake:other", "key": ["amount"]}, None) is None
     assert 'lacks "id"' in refusal(state, {**BASE, "key": ["amount"]}, target())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from flowctl.model.step import Step, Stopped
-from flowctl.plan.acceptance import continued, written_under
+from flowctl.plan import acceptance
 from flowctl.plan.definition import definition
 from flowctl.plan.document import action_of
 from flowctl.spec.spec import TableSpec, TargetRef
-from flowctl.state.document import StateDocument, TableState, with_definition_accepted
+from flowctl.state.document import StateDocument, TableState
 from tests.plan.worlds import (
     LINEAGE,
     NEW,
@@ -32,9 +32,8 @@ MOVED = table(target=TargetRef("lake", ("other",)))
 
 def accepted(state: TableState, spec: TableSpec) -> TableState:
     """As `state set --accept-definition` leaves it."""
-    wanted = definition(spec, source())
-    document = StateDocument(LINEAGE, tables={spec.id: continued(state, wanted)})
-    return with_definition_accepted(document, spec.id, (*written_under(state), wanted)).table(spec.id)
+    document = StateDocument(LINEAGE, tables={spec.id: state})
+    return acceptance.accepted(document, spec.id, definition(spec, source())).table(spec.id)
 
 
 def of_moved(identity: str, state: TableState) -> Step:
