@@ -1,4 +1,4 @@
-"""S3: moto (conditional writes are right, keys are not checked, nothing kept) or VersityGW (the real protocol)."""
+"""S3: moto (keys are not checked, nothing kept) or VersityGW (the real protocol)."""
 
 from __future__ import annotations
 
@@ -66,10 +66,11 @@ def chosen(access_key: str = S3Server.access_key, secret_key: str = S3Server.sec
 @contextmanager
 def moto(access_key: str = S3Server.access_key, secret_key: str = S3Server.secret_key) -> Iterator[S3Server]:
     port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
+    command = [sys.executable, "-m", "tests.services.moto_server", HOST, str(port)]
+    ours = {"PYTHONPATH": str(Path(__file__).parents[2])}
     with (
         tempfile.TemporaryDirectory(prefix="flowctl-moto-") as folder,
-        running(command, log=Path(folder, "moto.log"), answers=lambda: listens(port)),
+        running(command, log=Path(folder, "moto.log"), answers=lambda: listens(port), env=ours),
     ):
         yield S3Server(f"http://{HOST}:{port}", access_key, secret_key)
 
