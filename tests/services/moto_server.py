@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
@@ -25,9 +26,8 @@ def one_at_a_time(app: WSGIApplication) -> WSGIApplication:
     lock = threading.Lock()
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if not any(condition in environ for condition in CONDITIONS):
-            return app(environ, start_response)
-        with lock:
+        is_conditional = any(condition in environ for condition in CONDITIONS)
+        with lock if is_conditional else nullcontext():
             return app(environ, start_response)
 
     return answer

@@ -60,6 +60,12 @@ def running(
             process.wait()
 
 
+def importing_tests() -> dict[str, str]:
+    """What is added to the environment of a process in any folder, so that it can import this repository's modules."""
+    root = str(Path(__file__).parents[2])
+    return {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+
+
 def free_port() -> int:
     """A port nobody listens on now."""
     with socket.socket() as probe:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.services.cache import installed_by_go
-from tests.services.processes import HOST, free_port, listens, running
+from tests.services.processes import HOST, free_port, importing_tests, listens, running
 
 _VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 
@@ -67,10 +67,9 @@ def chosen(access_key: str = S3Server.access_key, secret_key: str = S3Server.sec
 def moto(access_key: str = S3Server.access_key, secret_key: str = S3Server.secret_key) -> Iterator[S3Server]:
     port = free_port()
     command = [sys.executable, "-m", "tests.services.moto_server", HOST, str(port)]
-    ours = {"PYTHONPATH": str(Path(__file__).parents[2])}
     with (
         tempfile.TemporaryDirectory(prefix="flowctl-moto-") as folder,
-        running(command, log=Path(folder, "moto.log"), answers=lambda: listens(port), env=ours),
+        running(command, log=Path(folder, "moto.log"), answers=lambda: listens(port), env=importing_tests()),
     ):
         yield S3Server(f"http://{HOST}:{port}", access_key, secret_key)
 

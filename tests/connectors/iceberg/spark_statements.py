@@ -17,6 +17,7 @@ from typing import Any
 from tests.connectors.iceberg.spark_tables import rows, session
 from tests.services import ivy
 from tests.services.cache import cached
+from tests.services.processes import importing_tests
 
 _IVY_FILE = Path(__file__).parents[2] / "services" / "iceberg.xml"
 
@@ -27,8 +28,7 @@ def run(warehouse: Path, *statements: str) -> list[list[tuple[Any, ...]]]:
     with tempfile.TemporaryDirectory() as folder:
         result, own = Path(folder, "result"), "tests.connectors.iceberg.spark_statements"
         command = [sys.executable, "-m", own, warehouse, f"{jars}/*", json.dumps(statements), result]
-        paths = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
-        env = {**os.environ, "TZ": "UTC", "PYTHONPATH": paths}
+        env = {**os.environ, "TZ": "UTC", **importing_tests()}
         ran = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env)
         assert ran.returncode == 0, ran.stderr[-3000:]
         found: list[list[tuple[Any, ...]]] = pickle.loads(result.read_bytes())

@@ -21,6 +21,7 @@ from tests.connectors.iceberg.spark_tables import HISTORIES
 from tests.connectors.reading import Collected, captured_rows, describe, opened, table
 from tests.services import ivy
 from tests.services.cache import cached
+from tests.services.processes import importing_tests
 
 pytestmark = [pytest.mark.full, pytest.mark.server]
 
@@ -37,8 +38,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, C
     folder = tmp_path_factory.mktemp("iceberg")
     warehouse, result = folder / "warehouse", folder / "result"
     command = [sys.executable, "-m", "tests.connectors.iceberg.spark_tables", warehouse, f"{jars}/*", result]
-    paths = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "TZ": "UTC", "PYTHONPATH": paths}
+    env = {**os.environ, "TZ": "UTC", **importing_tests()}
     ran = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env)
     assert ran.returncode == 0, ran.stderr[-3000:]
     return warehouse, pickle.loads(result.read_bytes())
