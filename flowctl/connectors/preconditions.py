@@ -13,10 +13,23 @@ from typing import TYPE_CHECKING
 
 from flowctl.errors import StateConflict, StoppedByPolicy, TableError
 from flowctl.model.commit import Commit
-from flowctl.model.table_info import same_identity
+from flowctl.model.table_info import Column, same_identity
 
 if TYPE_CHECKING:
     from flowctl.connectors.target import WriteJob
+
+
+def require_unaltered(place: object, name: str, before: Column | None, now: Column | None) -> None:
+    """Raises :class:`StoppedByPolicy` unless the type of a column of ``place`` is, as the system writes it, what it was
+    when it was described (``before`` None: any); ``now`` None: the column no longer exists."""
+    if now is None:
+        raise StoppedByPolicy(f"{place} has no column {name} any more", hint="Plan again")
+    if before is not None and before.native != now.native:
+        raise StoppedByPolicy(
+            f"column {name} of {place} was altered since the plan was made: "
+            f"it is {now.native or 'of no type'}, it was {before.native or 'of no type'}",
+            hint="Plan again",
+        )
 
 
 def foreign_target(record: Commit, place: object) -> StoppedByPolicy:

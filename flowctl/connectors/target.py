@@ -107,6 +107,7 @@ class WriteJob:
     of leases below ``fence`` are dropped. ``rows`` is the batch's row count, once counted; ``estimated_rows`` an
     approximate maximum; ``key_bounds`` are the least and the greatest value of key columns, as Spark writes them
     (None: unknown). ``base`` names the commit that must be the newest (empty: none; None: any).
+    ``standing`` are the columns of the target that the plan has seen and does not change.
     ``before_commit`` must be called right before the atomic operation; it may raise."""
 
     record: Commit
@@ -132,6 +133,7 @@ class WriteJob:
     estimated_rows: int | None = None
     key_bounds: Mapping[str, tuple[str, str]] | None = None
     base: str | None = None
+    standing: tuple[Column, ...] = ()
     before_commit: Callable[[], None] = lambda: None
 
     def shape(self, *, in_memory: bool) -> WriteShape:

@@ -97,7 +97,8 @@ def _as_url(text: str, role: Role) -> str:
     if role == "target":
         return f"{kinds[0] if kinds and path.is_file() else _FOLDER[role]}:{text}"
     if not path.exists():
-        raise UsageError(f"{text}: there is no such file or folder", hint="Correct the path, or give a URL")
+        named = "the source" if "@" in text else text  # it may be a URL with a password that lacks its //
+        raise UsageError(f"{named}: there is no such file or folder", hint="Correct the path, or give a URL")
     if not kinds:
         command = shlex.join(["flowctl", "init", str(path.parent), "--select", path.name])
         hint = f"Give the folder of a file that holds rows, as CSV does: {command}"

@@ -188,7 +188,10 @@ def _matches(pattern: str, path: str) -> bool:
         return False
     from fsspec.utils import glob_translate
 
-    return re.match(glob_translate(pattern), path) is not None
+    try:
+        return re.match(glob_translate(pattern), path) is not None
+    except ValueError:  # which its connector refuses
+        return False
 
 
 def _refused(table: TableSpec, message: str) -> Diagnostic:

@@ -33,11 +33,11 @@ _WARNINGS = 20
 @dataclass(frozen=True)
 class RunContext:
     """What all tables of a run share. ``fence`` is the lease's; ``check_lease(margin)`` raises unless more than
-    ``margin`` seconds of it are left. ``sources`` has what was observed of each source, by table id; ``states`` returns
-    the state of a table as it was planned; ``session`` returns the table's own Spark session and starts Spark at the
-    first call; ``renew`` is told of tables that nothing is done for, so that their sessions need not last;
-    ``engine_lost`` is called with the text of an error and returns whether Spark has ended. ``opener`` opens what the
-    tables of a change stream read (None: their sources)."""
+    ``margin`` seconds of it are left. ``sources`` has what was observed of each source, by table id, ``targets`` of
+    each target that exists; ``states`` returns the state of a table as it was planned; ``session`` returns the table's
+    own Spark session and starts Spark at the first call; ``renew`` is told of tables that nothing is done for, so that
+    their sessions need not last; ``engine_lost`` is called with the text of an error and returns whether Spark has
+    ended. ``opener`` opens what the tables of a change stream read (None: their sources)."""
 
     spec: Spec
     lineage: str
@@ -47,6 +47,7 @@ class RunContext:
     tables: Mapping[str, TableSpec]
     steps: Mapping[str, StreamStep]
     sources: Mapping[str, TableInfo]
+    targets: Mapping[str, TableInfo]
     states: Callable[[str], TableState]
     session: Callable[[str], SparkSession]
     buffer: Buffer

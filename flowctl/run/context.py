@@ -62,6 +62,7 @@ def open_context(
             tables=planned.tables,
             steps={step.id: step for step in planned.plan.all_steps},
             sources={id: seen.source for id, seen in world.items() if seen.source},
+            targets={id: seen.target for id, seen in world.items() if seen.target},
             states=state.table,
             session=engine.session,
             renew=engine.renew,

@@ -16,6 +16,7 @@ from flowctl.model.commit import Commit, Intent
 from flowctl.model.position import LandedPosition, OffsetsPosition, Position
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
+from flowctl.model.table_info import Column, TableInfo
 from flowctl.run.attempt import COMMIT_MARGIN, Attempt, RunContext
 from flowctl.run.checks import BatchCounts
 from flowctl.spec.spec import DetectFlag, TableSpec
@@ -103,7 +104,21 @@ def write_job(
         is_dated=isinstance(intent.interval.lower, LandedPosition)
         or isinstance(intent.interval.upper, OffsetsPosition),
         estimated_rows=cost.batch_rows(step.rows, run.sources.get(step.id)),
+        standing=_standing(columns, run.targets.get(step.id)),
         before_commit=before_commit,
+    )
+
+
+def _standing(columns: Columns, target: TableInfo | None) -> tuple[Column, ...]:
+    """See :class:`WriteJob`. Of undecoded rows, ``columns`` has some as texts."""
+    wanted = {column.name: column for column in columns.target}
+    altered = {change.column for change in columns.changes if change.alters}
+    return tuple(
+        now
+        for now in (target.columns if target else ())
+        if now.name not in altered
+        and (column := wanted.get(now.name)) is not None
+        and (column.type == now.type or column.as_text)
     )
 
 

@@ -91,6 +91,8 @@ def test_a_password_becomes_a_reference(text: str, options: dict[str, Any], vari
     ("text", "said"),
     [
         ("nothing.db", "there is no such file or folder"),
+        ("postgresql:etl:planted@db", "the source: there is no such file or folder"),
+        ("postgres//etl:planted@db/shop", "the source: there is no such file or folder"),
         ("some.txt", "some.txt is not a database file"),
         ("oracle://etl:planted@db/shop", "no connection type has URLs with oracle://"),
         ("kafka:b1:9092", "`init` does not describe connections of type kafka"),

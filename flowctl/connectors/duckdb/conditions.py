@@ -6,9 +6,9 @@ import datetime as dt
 from dataclasses import dataclass, field
 
 from flowctl.connectors.duckdb.columns import exact, quoted
+from flowctl.connectors.duckdb.types import parsed, sorts_as_text
 from flowctl.connectors.source import WatermarkRequest
-from flowctl.connectors.sql.conditions import Comparisons, Condition, Operator, earliest_local
-from flowctl.errors import TableError
+from flowctl.connectors.sql.conditions import Comparisons, Condition, Operator, earliest_local, unsorted_text
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
@@ -54,10 +54,6 @@ def _ordered(found: Column, kind: DataType) -> str:
     value = exact(found, kind)
     if kind != types.STRING:
         return value
-    if found.native in ("BIGNUM", "INTERVAL"):
-        raise TableError(
-            f"cursor column {found.name} ({found.native}) is read as text, in which 10 comes before 9",
-            hint=f"Give it another type with `columns: {{types: {{{found.name}: 'decimal(38,0)'}}}}`, "
-            "or choose another column",
-        )
+    if not sorts_as_text(parsed(found.native)):
+        raise unsorted_text(found)
     return f'({value} COLLATE "C")'

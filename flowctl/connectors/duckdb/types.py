@@ -55,6 +55,11 @@ def is_plain_text(native: DuckDBPyType) -> bool:
     return str(native) == "VARCHAR"
 
 
+def sorts_as_text(native: DuckDBPyType) -> bool:
+    """Whether its values sort as their texts do."""
+    return native.id in _SORTED_AS_TEXT or native.id.startswith("timestamp")
+
+
 def note_of(native: DuckDBPyType) -> str:
     """Why a type is read as text, where that is not obvious."""
     match native.id:
@@ -86,6 +91,7 @@ def ddl(kind: DataType) -> str:
             assert_never(kind)
 
 
+_SORTED_AS_TEXT = frozenset(["varchar", "enum", "uuid", "boolean", "date", "time", "time_ns"])
 _DDL: dict[DataType, str] = {
     types.BOOL: "BOOLEAN",
     types.INT8: "TINYINT",

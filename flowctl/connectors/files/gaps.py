@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from flowctl.connectors.files.formats import Format, format_of, own_only, require_types
@@ -19,6 +20,8 @@ def refuses(table: TableSpec) -> tuple[str, str] | None:
     """Refuses files of an unknown format, and keys and types that the format does not have."""
     if not isinstance(table.source, ObjectSource):
         return None
+    if refused := misplaced_folders("/".join(table.source.parts)):
+        return refused
     try:
         format = format_of("/".join(table.source.parts), table.format)
         require_types(format)
@@ -34,6 +37,17 @@ def refuses(table: TableSpec) -> tuple[str, str] | None:
         what = f"{key} cannot be combined with `format.escape` or a delimiter of more than one character"
         return what, "Remove one of the two"
     return None
+
+
+def misplaced_folders(pattern: str) -> tuple[str, str] | None:
+    """Refuses ``**`` beside other characters in one part of a path."""
+    names = pattern.split("/")
+    at = next((at for at, name in enumerate(names) if "**" in name and name != "**"), None)
+    if at is None:
+        return None
+    meant = [*names[:at], *(["**"] if names[at - 1 : at] != ["**"] else []), re.sub("[*]+", "*", names[at])]
+    what = f"`**` stands for folders, so nothing else can be in its part of the path: {names[at]}"
+    return what, f"Write {'/'.join([*meant, *names[at + 1 :]])}"
 
 
 def of_spec(engine: str, connection: Connection, table: TableSpec) -> Iterator[Gap]:

@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.base import OpenContext
 from flowctl.connectors.files.formats import by_extension
+from flowctl.connectors.files.gaps import misplaced_folders
 from flowctl.connectors.files.grouping import ending_of
 from flowctl.connectors.source import Missing, Relation
 from flowctl.errors import AccessDenied, TableError, TransientError
@@ -172,8 +173,6 @@ def _in_store(root: FileRoot, pattern: str) -> list[FileStamp]:
 def _objects(system: fsspec.AbstractFileSystem, base: str, pattern: str) -> Mapping[str, Mapping[str, Any]]:
     """The objects that match, by their paths below ``base``. fsspec's own ``glob`` takes an object whose name is also
     that of a folder for the folder, and finds none in a folder without a name (``a//b.csv``)."""
-    from fsspec.utils import glob_translate
-
     *folders, _ = pattern.split("/")
     if not _has_wildcard(pattern):
         with suppress(FileNotFoundError):
@@ -190,16 +189,24 @@ def _objects(system: fsspec.AbstractFileSystem, base: str, pattern: str) -> Mapp
         if not _has_wildcard(folder):
             there = [f"{above}/{folder}" for above in there]
             continue
-        matches = re.compile(glob_translate(folder)).match
+        matches = _matcher(folder)
         names = [(above, _below(above, info)) for above in there for info in _listed(system, above) if _is_folder(info)]
         there = sorted({f"{above}/{name}" for above, name in names if matches(name)})
     return _matching((info for above in there for info in _listed(system, above)), base, pattern)
 
 
-def _matching(found: Iterable[Mapping[str, Any]], base: str, pattern: str) -> Mapping[str, Mapping[str, Any]]:
+def _matcher(pattern: str) -> Callable[[str], object]:
+    """As fsspec matches."""
     from fsspec.utils import glob_translate
 
-    matches = re.compile(glob_translate(pattern)).match
+    if refused := misplaced_folders(pattern):
+        what, hint = refused
+        raise TableError(what, hint=hint)
+    return re.compile(glob_translate(pattern)).match
+
+
+def _matching(found: Iterable[Mapping[str, Any]], base: str, pattern: str) -> Mapping[str, Mapping[str, Any]]:
+    matches = _matcher(pattern)
     files = [info for info in found if info["type"] == "file" and not str(info["name"]).endswith("/")]
     return {path: info for info in files if matches(path := _below(base, info))}
 
@@ -224,9 +231,7 @@ def _below(folder: str, info: Mapping[str, Any]) -> str:
 
 def _on_disk(root: FileRoot, pattern: str) -> list[FileStamp]:
     """Matches as fsspec does, in one pass over the folders that can match, with one stat per file."""
-    from fsspec.utils import glob_translate
-
-    matches = re.compile(glob_translate(pattern)).match
+    matches = _matcher(pattern)
     parts = pattern.split("/")
     deepest = sys.maxsize if "**" in pattern else len(parts)
     start = "/".join(plain_folders(pattern))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from flowctl.connectors.mysql.columns import quoted, selected
 from flowctl.connectors.mysql.types import data_type
 from flowctl.connectors.source import WatermarkRequest
-from flowctl.connectors.sql.conditions import Comparisons, Condition, Operator, earliest_local
+from flowctl.connectors.sql.conditions import Comparisons, Condition, Operator, earliest_local, unsorted_text
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -52,11 +52,7 @@ def _ordered(found: Column, kind: DataType) -> str:
     natural = data_type(found.native) if found.native else found.type
     if kind == types.STRING:
         if types.is_number(natural) or found.native.lower().startswith(("decimal", "time")):
-            raise TableError(
-                f"cursor column {found.name} ({found.native}) is read as text, in which 10 comes before 9",
-                hint=f"Give it another type with `columns: {{types: {{{found.name}: 'decimal(38,0)'}}}}`, "
-                "or choose another column",
-            )
+            raise unsorted_text(found)
         return f"CAST(CONVERT({quoted(found.name)} USING utf8mb4) AS BINARY)"
     if natural in (types.STRING, types.BINARY) and not found.native.lower().startswith("decimal"):
         raise TableError(

@@ -11,7 +11,7 @@ from flowctl.connectors.mysql.session import MysqlSession
 from flowctl.connectors.mysql.types import split_comment
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.target import WriteJob
-from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.sql import dialects
@@ -24,14 +24,11 @@ def is_limited(column: Column) -> bool:
 
 
 def check(session: MysqlSession, job: WriteJob, staged: StagedRows) -> None:
-    """Raises :class:`FlowctlError` for a staged value that the job's table would change, and if somebody has given one
-    of its columns another type since the plan was made."""
+    """Raises :class:`FlowctlError` for a staged value that the job's table would change."""
     there = session.describe([job.object])[job.object]
-    planned = {column.name: column for column in job.columns}
     for column in there.columns if there else ():
         if column.name not in staged.columns:
             continue
-        _require_planned(job, column, planned.get(column.name, column))
         test = _test(column)
         if test is None:
             continue
@@ -41,15 +38,6 @@ def check(session: MysqlSession, job: WriteJob, staged: StagedRows) -> None:
                 f"{job.object}: column {column.name} ({column.native}) would change a value",
                 hint="Change the column in the target, or round the value in the source with columns.add",
             )
-
-
-def _require_planned(job: WriteJob, column: Column, planned: Column) -> None:
-    if column.type != planned.type:
-        raise StoppedByPolicy(
-            f"column {column.name} of {job.object} was altered since the plan was made: it is {column.native}, "
-            f"it was {types.short(planned.type)}",
-            hint="Plan again",
-        )
 
 
 def _test(column: Column) -> str | None:

@@ -6,7 +6,6 @@ transactions (MyISAM) show the moment of each statement.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 #: Rows per Arrow batch.
 _BATCH_ROWS = 50_000
-_WHOLE_HOURS = re.compile(r"([+-])(\d\d):00")
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ class MysqlSource(LandedSource):
 
     def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
         with self.client.connect() as connection:
-            requests, zones = in_own_zone(requests, lambda: _iana_zone(connection.facts.zone))
+            requests, zones = in_own_zone(requests, lambda: connection.facts.zone)
             found = {name: self._high_watermark(connection, request) for name, request in requests.items()}
         return {name: replace(one, zone=zones.get(name, "")) for name, one in found.items()}
 
@@ -180,11 +178,3 @@ def _exact_value(cursor: Column, newest: str | bytes) -> TypedValue:
             f"the greatest value of cursor column {cursor.name} is {text}: it would freeze the table",
             hint=f'Fix that row, or leave it out: `where: "{cursor.name} < ..."`',
         ) from None
-
-
-def _iana_zone(zone: str) -> str:
-    """The server's zone by a name that Python knows too; an offset of whole hours has one."""
-    if found := _WHOLE_HOURS.fullmatch(zone):
-        sign, hours = ("-" if found[1] == "+" else "+"), int(found[2])
-        return f"Etc/GMT{sign}{hours}" if hours else "UTC"
-    return zone

@@ -181,13 +181,14 @@ def _table_info(
     or changed when rows of this one are deleted. The primary key of a table with children is none of their rows.
     ``numbers`` stay when columns are renamed, and are never given again; ``prefilled`` columns came with a value for
     the rows that were there, if nothing has rewritten the table since."""
-    _, oid, kind, key, estimate, size, heap, changes, clock, _, whole, row_security, following, *_ = rows[0]
-    of_columns = [row[13:] for row in rows if row[13] is not None]
+    _, oid, kind, key, estimate, size, heap, changes, clock, _, whole, row_security, following, populated, *_ = rows[0]
+    of_columns = [row[14:] for row in rows if row[14] is not None]
     filled = {name: fill for name, _, fill, *_ in of_columns if fill}
     numbers = {name: number for name, _, _, number, *_ in of_columns}
     prefilled = [name for name, _, _, _, is_prefilled, *_ in of_columns if is_prefilled]
     extra = {"kind": kind, "heap": heap, "changes": changes, "whole": whole, "row_security": row_security}
     extra |= {"following": following or [], "filled": filled, "numbers": numbers, "prefilled": prefilled}
+    extra |= {} if populated else {"populated": False}
     if int(oid) in foreign:
         extra["foreign"], extra["repeatable"] = foreign[int(oid)]
     return TableInfo(
@@ -271,7 +272,7 @@ _DESCRIBE = f"""
         SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]) WITH ORDINALITY
     ),
     tables AS (
-        SELECT w.at, c.oid, c.relkind, c.relrowsecurity,
+        SELECT w.at, c.oid, c.relkind, c.relrowsecurity, c.relispopulated,
             (SELECT {INDEX_KEY} FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary
                 AND NOT {HAS_CHILDREN}) AS key,
             stored.tuples, stored.size, stored.heap, stored.changes, referring.following
@@ -300,7 +301,8 @@ _DESCRIBE = f"""
     )
     SELECT o.at, o.oid::text, o.relkind::text, o.key, o.tuples, o.size, o.heap, o.changes, now(),
         EXISTS (SELECT FROM pg_foreign_table), has_table_privilege(o.oid, 'SELECT'),
-        o.relrowsecurity AND row_security_active(o.oid), o.following, t.name, t.not_null, t.fill,
+        o.relrowsecurity AND row_security_active(o.oid), o.following, o.relispopulated,
+        t.name, t.not_null, t.fill,
         t.number, t.is_prefilled, {_FACTS}
     FROM tables o
     LEFT JOIN LATERAL (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from flowctl.connectors.postgres.columns import quoted, text_literal
-from flowctl.connectors.postgres.types import ddl
+from flowctl.connectors.postgres.types import ddl, sorts_as_text
 from flowctl.connectors.source import ReadRequest, WatermarkRequest
-from flowctl.connectors.sql.conditions import Comparisons, Condition, Operator
+from flowctl.connectors.sql.conditions import Comparisons, Condition, Operator, unsorted_text
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo
@@ -54,14 +54,16 @@ def cursor_column(info: TableInfo, name: str) -> Column:
 def _ordered(found: Column, kind: DataType) -> str:
     """The column as sorted by ``kind``, the type of the cursor in flowctl; text is in C collation."""
     name = quoted(found.name)
-    is_number = found.native.startswith("numeric")
+    if kind in (types.BOOL, types.BINARY):
+        raise TableError(
+            f"cursor column {found.name} ({found.native}) has no greatest value in PostgreSQL",
+            hint="Choose another column",
+        )
     if kind == types.STRING:
-        if is_number:
-            raise TableError(
-                f"cursor column {found.name} ({found.native}) is read as text, in which 10 comes before 9",
-                hint=f"Give it a precision: `columns: {{types: {{{found.name}: 'decimal(38,0)'}}}}`",
-            )
+        if not sorts_as_text(found):
+            raise unsorted_text(found)
         return f'({name}::text COLLATE "C")'
+    is_number = found.portable.startswith("numeric")
     return name if found.type != types.STRING or is_number else f"{name}::text::{ddl(kind)}"
 
 

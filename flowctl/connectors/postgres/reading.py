@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from flowctl.connectors.postgres import copy_reading
@@ -14,11 +14,11 @@ from flowctl.connectors.postgres.conditions import COMPARISONS, between
 from flowctl.connectors.postgres.jdbc_reading import jdbc_frame
 from flowctl.connectors.postgres.planner import Planned, planned
 from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST, HeldSnapshot
+from flowctl.connectors.preconditions import require_unaltered
 from flowctl.connectors.refusal import refusal, refused
 from flowctl.connectors.source import ReadRequest, Relation, Snapshot
 from flowctl.connectors.sql.conditions import Condition
 from flowctl.connectors.sql.parts import INTEGERS, Cut, Parts, number_ranges, ranges_between, splitting
-from flowctl.connectors.sql.source import require_unaltered
 from flowctl.engine.cost import IN_MEMORY_BYTES, LARGE_RANGE_BYTES, SMALL_RANGE_BYTES
 from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.model import types
@@ -71,7 +71,9 @@ class HeldRelation:
 
     def found(self, name: str) -> Column:
         found = self.info.column(name)
-        require_unaltered(self.info, name, self.native.get(name) if found else None)
+        native = self.native.get(name)
+        now = replace(found, native=native) if found is not None and native is not None else None
+        require_unaltered(self.info.object, name, found, now)
         assert found is not None
         return found
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors import refusal
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.postgres import catalog, foreign, watermarks
-from flowctl.connectors.postgres.client import Client
+from flowctl.connectors.postgres.client import NOT_POPULATED, REFRESH, Client
 from flowctl.connectors.postgres.details import details
 from flowctl.connectors.postgres.reading import HeldRelation, PostgresSnapshot, error_of_read, way_of_reading
 from flowctl.connectors.postgres.snapshot import PAGED_KINDS, HeldSnapshot, hold_snapshot
@@ -80,6 +80,8 @@ class PostgresSource(DirectSource):
         )
 
     def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
+        if not info.extra.get("populated", True):
+            return StoppedByPolicy(f"materialized view {info.object} {NOT_POPULATED}", hint=REFRESH)
         return foreign.refused(info, hints, reads_twice=reads_twice)
 
     @contextmanager

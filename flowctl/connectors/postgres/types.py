@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import assert_never
 
 from flowctl.model import types
+from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
 
 
@@ -59,6 +61,13 @@ def has_exact_equality(native: str) -> bool:
     return name in _EXACTLY_COMPARED or (name == "numeric" and "(" in native)
 
 
+def sorts_as_text(column: Column) -> bool:
+    """Whether the column's values sort as their texts do, in C collation."""
+    if column.as_text:
+        return column.native in _TEXTS_OF_OTHERS or _MODIFIER.sub("", column.portable) in _SORTED_AS_TEXT
+    return column.type in (types.STRING, types.DATE, types.TIMESTAMP_NTZ, types.TIMESTAMP)
+
+
 def ddl(kind: DataType) -> str:
     """The column type that :func:`data_type` reads back as ``kind``. ``int8`` has no counterpart and becomes smallint.
     Structs (only files have them) become ``jsonb``."""
@@ -90,6 +99,10 @@ def _numeric(typmod: int) -> DataType:
     return Decimal(precision, scale) if precision <= 38 and 0 <= scale <= precision else types.STRING
 
 
+_MODIFIER = re.compile(r"\(\d+\)")
+_SORTED_AS_TEXT = frozenset(["uuid", "time without time zone", "macaddr", "macaddr8"])
+#: Text that no other database of the same kind need have, as PostgreSQL writes its type.
+_TEXTS_OF_OTHERS = frozenset(["name", '"char"', "citext"])
 _KNOWN: dict[str, DataType] = {
     "bool": types.BOOL,
     "int2": types.INT16,

@@ -6,6 +6,7 @@ Which rows these are is the same for every database; how a value of a cursor col
 from __future__ import annotations
 
 import datetime as dt
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -125,6 +126,17 @@ class Comparisons(ABC):
         return condition.or_null(self.quoted(column.name)) if request.null_rows else condition
 
 
+def unsorted_text(column: Column) -> TableError:
+    """Refuses a cursor that is read as text although its values do not sort as their texts do: newer values would be
+    taken for older ones, and never read."""
+    native = column.native or types.short(column.type)
+    return TableError(
+        f"cursor column {column.name} ({native}) is read as text, in which 10 comes before 9",
+        hint=f"Give it a type if it holds numbers, `columns: {{types: {{{column.name}: 'decimal(38,0)'}}}}`; otherwise "
+        "choose another column",
+    )
+
+
 def bare_query(relation: Relation) -> str:
     return (relation.query or "").strip().rstrip(";")
 
@@ -132,16 +144,26 @@ def bare_query(relation: Relation) -> str:
 def earliest_local(moment: dt.datetime, zone: str) -> dt.datetime:
     """The least local time in ``zone`` of ``moment`` and every later moment: that of ``moment`` itself, or an earlier
     one if clocks are about to be set back, which happens at whole minutes."""
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-    try:
-        known = ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        raise TableError(f"there is no time zone {zone!r}", hint="Correct `cursor.zone`") from error
+    known = _time_zone(zone)
     minute = moment.replace(second=0, microsecond=0)
     ahead = [moment, *(minute + dt.timedelta(minutes=number) for number in range(1, _AHEAD_MINUTES + 1))]
     return min(one.astimezone(known).replace(tzinfo=None) for one in ahead)
 
 
+def _time_zone(name: str) -> dt.tzinfo:
+    """By its name, or by its offset, such as ``+05:30``, as a server may have it."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    if offset := _OFFSET.fullmatch(name):
+        ahead = dt.timedelta(hours=int(offset[2]), minutes=int(offset[3]))
+        return dt.timezone(-ahead if offset[1] == "-" else ahead)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        hint = "Set `cursor.zone` to the name of the zone in which these times are, such as Europe/Amsterdam"
+        raise TableError(f"there is no time zone {name!r}", hint=hint) from error
+
+
+_OFFSET = re.compile(r"([+-])(\d\d?):(\d\d)")
 #: Clocks set back later than this do not matter: they are usually set back by one hour at most.
 _AHEAD_MINUTES = 180

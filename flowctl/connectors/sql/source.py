@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.preconditions import require_unaltered
 from flowctl.connectors.source import Capture, HighWatermark, Missing, ReadRequest, Relation, Source, WatermarkRequest
 from flowctl.connectors.sql.conditions import EVERY_ROW, Comparisons, Condition
-from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
@@ -115,20 +116,6 @@ def missing_table(source: Source, relation: Relation, place: str, hint: str) -> 
     return Missing(f"{place} has no table {wanted}", nearest(str(wanted), map(str, there), hint))
 
 
-def require_unaltered(info: TableInfo, name: str, native: str | None) -> None:
-    """Raises :class:`StoppedByPolicy` unless the column's type, now ``native`` (None: the column no longer exists), is
-    as it was described: its values would be read with the old type. An ``info`` without the column allows any."""
-    before = info.column(name)
-    if native is None:
-        raise StoppedByPolicy(f"{info.object} has no column {name} any more", hint="Plan again")
-    if before is not None and before.native != native:
-        raise StoppedByPolicy(
-            f"column {name} of {info.object} was altered since the plan was made: "
-            f"it is {native or 'of no type'}, it was {before.native or 'of no type'}",
-            hint="Plan again",
-        )
-
-
 @dataclass(frozen=True)
 class SqlCapture(Capture):
     """One moment of a relation that only this process reads. ``here`` are the columns of that moment, by name; ``info``
@@ -177,7 +164,7 @@ class SqlCapture(Capture):
         names = [*(column.name for column in request.columns), *((cursor,) if cursor else ())]
         for name in [*names, *(column.name for column in self.info.columns if f'"{column.name}"' in where)]:
             now = self.here.get(name)
-            require_unaltered(self.info, name, now.native if now is not None else None)
+            require_unaltered(self.info.object, name, self.info.column(name), now)
         if interval is None or cursor is None:
             return EVERY_ROW
         bound = interval.read_from or interval.read_to

@@ -25,7 +25,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from flowctl import crashpoints, delays
 from flowctl.connectors.base import OpenContext
 from flowctl.connectors.history import sidecar_columns
-from flowctl.connectors.preconditions import already_committed, check_base, foreign_target, identified
+from flowctl.connectors.preconditions import (
+    already_committed,
+    check_base,
+    foreign_target,
+    identified,
+    require_unaltered,
+)
 from flowctl.connectors.sql import commits, ddl
 from flowctl.connectors.sql.change import (
     StagedRows,
@@ -267,12 +273,14 @@ class SqlTarget(Target, Generic[S]):
         identified(job.record, there.identity)
 
     def record_target(self, session: S, job: WriteJob) -> None:
-        """Stores the id of the table, which exists by now, with the sequence number."""
+        """Stores the id of the table, which exists by now and is as planned, with the sequence number."""
         now = session.describe([job.object])[job.object]
         if now is None:
             raise TableError(
                 f"there is no table {job.object}", hint="Plan again: it was dropped since the plan was made"
             )
+        for column in job.standing:
+            require_unaltered(job.object, column.name, column, now.column(column.name))
         record = identified(job.record, now.identity)
         commits.name_target(session, self.commits_table(session, job.object), record)
 

@@ -105,14 +105,25 @@ def _order_function(kind: DataType) -> str:
     return f"flowctl_order_{kind.precision}_{kind.scale}" if isinstance(kind, Decimal) else "flowctl_order"
 
 
+def is_sortable(stored: Any, kind: DataType) -> bool:
+    """Whether a cursor's value belongs to a storage class that sorts as ``kind`` does: SQLite sorts every number before
+    every text."""
+    return isinstance(stored, tuple(_CLASSES[name] for name in _storage(kind)))
+
+
+_CLASSES = {"text": str, "integer": int, "real": float, "blob": bytes}
+
+
 def _storage(kind: DataType) -> tuple[str, ...]:
     """The storage classes that a cursor of this type is stored in."""
     match kind:
         case Decimal():
             return ("text", "integer", "real")
-        case types.INT8 | types.INT16 | types.INT32 | types.INT64:
+        case types.BOOL | types.INT8 | types.INT16 | types.INT32 | types.INT64:
             return ("integer",)
         case types.FLOAT | types.DOUBLE:
             return ("integer", "real")
+        case types.BINARY:
+            return ("blob",)
         case _:
             return ("text",)

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.source import HighWatermark, Relation, WatermarkRequest
-from flowctl.connectors.sql.conditions import Condition
+from flowctl.connectors.sql.conditions import Condition, unsorted_text
 from flowctl.connectors.sql.file_source import FileSource
 from flowctl.connectors.sql.source import (
     RowsCapture,
@@ -24,7 +24,7 @@ from flowctl.connectors.sql.source import (
 )
 from flowctl.connectors.sql.values import Misfit, to_arrow
 from flowctl.connectors.sqlite import catalog
-from flowctl.connectors.sqlite.conditions import OWN_ZONE, SqliteComparisons, prepare
+from flowctl.connectors.sqlite.conditions import OWN_ZONE, SqliteComparisons, is_sortable, prepare
 from flowctl.connectors.sqlite.database import open_database, quoted, readers_of, translated
 from flowctl.connectors.survey import Details
 from flowctl.errors import TableError
@@ -137,16 +137,23 @@ def _watermark(connection: sqlite3.Connection, request: WatermarkRequest) -> Hig
 
 
 def _exact_value(cursor: Column, stored: Any) -> TypedValue:
+    if cursor.type == types.STRING and isinstance(stored, int | float):
+        raise unsorted_text(cursor)
+    if not is_sortable(stored, cursor.type):
+        raise Misfit(str(cursor.type))
     at = to_arrow([stored], cursor.type)[0].as_py()
     return TypedValue(cursor.type, at.astimezone(dt.UTC) if isinstance(at, dt.datetime) and at.tzinfo else at)
 
 
 def _misfit(connection: sqlite3.Connection, relation: Relation, column: Column) -> TableError:
     """Looks for the first row whose value is not of the column's type: only after a failure, to keep reads fast."""
+    text = f"read the column as text with `columns: {{types: {{{column.name}: string}}}}`"
+    if column.type == types.STRING:  # all but blobs are
+        text = "read the table by a query in which hex() makes text of it"
     return TableError(
         f"column {column.name} holds a value that is not exactly {types.short(column.type)}"
         + _first_misfit(connection, relation, column),
-        hint=f"Fix the value, or read the column as text with `columns: {{types: {{{column.name}: string}}}}`",
+        hint=f"Fix the value, or {text}",
     )
 
 

@@ -87,6 +87,7 @@ class Passes:
             tables=planned.tables,
             steps={step.id: step for step in planned.plan.all_steps},
             sources={id: one.source for id, one in planned.world.tables.items() if one.source},
+            targets={id: one.target for id, one in planned.world.tables.items() if one.target},
         )
 
     def read_again(self, plan: StreamPlan, lease: Lease, results: Results) -> None:

@@ -71,21 +71,23 @@ def test_a_cursor_without_end_stops_its_table_only(script: Script, source: Any, 
 
 
 def test_a_cursor_that_holds_something_else_stops_its_table_only(script: Script, source: Any) -> None:
-    script("CREATE TABLE t (c VARCHAR, n INTEGER, b BIGNUM); INSERT INTO t VALUES ('soon', 1, 1)")
+    script("CREATE TABLE t (c VARCHAR, n INTEGER, b BIGNUM, l INTEGER[]); INSERT INTO t VALUES ('soon', 1, 1, [1])")
     info = describe(source, table("t"))
     found = source.high_watermarks(
         {
             "at": WatermarkRequest(table("t"), info, replace(info.columns[0], type=types.DATE)),
             "n": WatermarkRequest(table("t"), info, info.columns[1]),
             "b": WatermarkRequest(table("t"), info, info.columns[2]),
+            "number as text": WatermarkRequest(table("t"), info, replace(info.columns[1], type=types.STRING)),
+            "list as text": WatermarkRequest(table("t"), info, replace(info.columns[3], type=types.STRING)),
             "absent": WatermarkRequest(table("t"), info, replace(info.columns[1], name="absent")),
             "where": WatermarkRequest(table("t", where="absent = 1"), info, info.columns[1]),
         }
     )
     failures = {name: str(one.failure) for name, one in found.items() if one.failure}
-    assert set(failures) == {"at", "b", "absent", "where"}
+    assert set(failures) == {"at", "b", "number as text", "list as text", "absent", "where"}
     assert "column c (VARCHAR) holds a value that is not exactly date" in failures["at"]
-    assert "in which 10 comes before 9" in failures["b"]
+    assert all("in which 10 comes before 9" in failures[name] for name in ("b", "number as text", "list as text"))
     assert isinstance(found["b"].failure, TableError) and "decimal(38,0)" in found["b"].failure.hint
 
 

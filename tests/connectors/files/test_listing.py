@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flowctl.connectors.files.gaps import misplaced_folders
 from flowctl.connectors.files.listing import shown_path
 from flowctl.connectors.survey import Survey
 from flowctl.errors import TableError
@@ -94,3 +95,15 @@ def test_a_folder_of_a_store(s3_server: Any, s3_bucket: str) -> None:
             "Write `a/*.csv` in `from`, for the files in it",
         )
         assert source.why_missing(files("b", type="csv")).reason == f"no file matches s3://{s3_bucket}/inbox/b"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "meant"), [("data/**.csv", "data/**/*.csv"), ("data/**/x**.csv", "data/**/x*.csv"), ("***/a", "**/*/a")]
+)
+def test_two_stars_beside_other_characters_are_refused(inbox: Path, source: Any, pattern: str, meant: str) -> None:
+    (inbox / "a.csv").write_text("id\n1\n")
+    assert misplaced_folders(meant) is None
+    for observe in (lambda: source.describe([files(pattern)]), lambda: source.discover((pattern,))):
+        with pytest.raises(TableError, match=r"`\*\*` stands for folders") as refused:
+            observe()
+        assert refused.value.hint == f"Write {meant}"

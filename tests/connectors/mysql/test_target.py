@@ -204,7 +204,7 @@ def test_a_value_that_a_column_would_change_is_refused(writer: Writer, native: s
 @pytest.mark.full
 def test_a_column_altered_since_the_plan_rounds_nothing(writer: Writer, altered: str) -> None:
     writer.write(upserts({**row(1), "amount": Exact("1.00")}), 1, "merge")
-    job = writer.job(2, "merge")
+    job = writer.job(2, "merge", standing=writer.info().columns)
     writer.place.execute(f"ALTER TABLE {{table}} {altered}")
     with pytest.raises(StoppedByPolicy, match="was altered since the plan was made"):
         writer.place.target.write(

@@ -18,6 +18,7 @@ from flowctl.model import types
 from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import ObjectName
 from flowctl.model.value import TypedValue
+from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import describe, table
 
 
@@ -99,3 +100,70 @@ def test_open_transactions_that_have_written_are_counted(
     relation = Relation(ObjectName(("t",)))
     (after,) = watermarks(postgres, relation, request(relation, count_writers=True))
     assert after.writers == 0
+
+
+def asked_as(
+    database: psycopg.Connection[Any], postgres: Connector, native: str, kind: types.DataType | None = None
+) -> HighWatermark:
+    database.execute(f"CREATE TABLE t (c {native})")
+    relation = table("public", "t")
+    info = describe(postgres.source, relation)
+    cursor = replace(info.columns[0], type=kind or info.columns[0].type)
+    return postgres.source.high_watermarks({"t": WatermarkRequest(relation, info, cursor)})["t"]
+
+
+@pytest.mark.parametrize(
+    ("native", "kind"),
+    [
+        *((native, None) for native in ("xid8", "pg_lsn", "interval", "money", "numeric", "wide", "timetz", "inet")),
+        ("int", types.STRING),
+    ],
+)
+def test_a_cursor_whose_texts_sort_in_another_way_is_refused(
+    database: psycopg.Connection[Any], postgres: Connector, native: str, kind: types.DataType | None
+) -> None:
+    database.execute("CREATE DOMAIN wide AS numeric")
+    failure = asked_as(database, postgres, native, kind).failure
+    assert "is read as text, in which 10 comes before 9" in str(failure)
+
+
+@pytest.mark.parametrize("native", ["text", "varchar(9)", "char(9)", "name", "uuid", "time(3)", "macaddr", "word"])
+def test_a_cursor_whose_texts_sort_as_its_values_do(
+    database: psycopg.Connection[Any], postgres: Connector, native: str
+) -> None:
+    database.execute("CREATE DOMAIN word AS varchar(9) CHECK (value <> '')")
+    assert asked_as(database, postgres, native).failure is None
+
+
+@pytest.mark.parametrize("native", ["bytea", "boolean"])
+def test_a_cursor_without_a_greatest_value_is_refused(
+    database: psycopg.Connection[Any], postgres: Connector, native: str
+) -> None:
+    assert "has no greatest value in PostgreSQL" in str(asked_as(database, postgres, native).failure)
+
+
+@pytest.mark.parametrize(("native", "kind"), [("xid8", "decimal(38,0)"), ("wide", "bigint"), ("text", "bigint")])
+def test_a_type_gives_such_a_cursor_its_order(
+    database: psycopg.Connection[Any], postgres: Connector, native: str, kind: str
+) -> None:
+    database.execute(f"CREATE DOMAIN wide AS numeric; CREATE TABLE filled (c {native})")
+    database.execute("INSERT INTO filled VALUES ('9'), ('10')")
+    relation = table("public", "filled")
+    info = describe(postgres.source, relation)
+    cursor = replace(info.columns[0], type=types.parse(kind))
+    found = postgres.source.high_watermarks({"t": WatermarkRequest(relation, info, cursor)})["t"]
+    assert isinstance(found.position, CursorPosition) and found.position.at.value == 10
+
+
+def test_a_materialized_view_without_rows_stops_the_plan(
+    database: psycopg.Connection[Any], postgres: Connector
+) -> None:
+    database.execute("CREATE TABLE t (c int); CREATE MATERIALIZED VIEW seen AS SELECT * FROM t WITH NO DATA")
+
+    def refused() -> str:
+        info = describe(postgres.source, table("public", "seen"))
+        return str(postgres.source.refuse_read(info, ReadHints(), reads_twice=False) or "")
+
+    assert "public.seen has not been populated" in refused()
+    database.execute("REFRESH MATERIALIZED VIEW seen")
+    assert refused() == ""

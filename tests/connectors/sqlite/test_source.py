@@ -142,7 +142,7 @@ def test_a_misfit_is_refused_by_rowid_and_column(
     database.executemany("INSERT INTO t VALUES (?, ?)", [(3, None), (17, value)])
     with pytest.raises(TableError, match=r"column price .* not exactly .*, first in rowid 17") as refused:
         captured_rows(source, table("t"))
-    assert "types: {price: string}" in refused.value.hint
+    assert ("hex()" if native == "TEXT" else "types: {price: string}") in refused.value.hint
     assert str(value) not in str(refused.value) or isinstance(value, int)
 
 

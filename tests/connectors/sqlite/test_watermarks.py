@@ -135,3 +135,39 @@ def test_delay_counts_in_the_zone_of_a_local_time(database: sqlite3.Connection, 
 def test_a_delay_over_the_hour_that_comes_twice_keeps_off_the_second_one(moment: str, local: str) -> None:
     asked = dt.datetime.fromisoformat(moment).replace(tzinfo=dt.UTC)
     assert earliest_local(asked, "Europe/Amsterdam") == dt.datetime.fromisoformat(local)
+
+
+@pytest.mark.parametrize(
+    ("native", "kind", "stored"),
+    [
+        ("NUMERIC", None, [8, 9, 10]),
+        ("", None, [1.5]),
+        ("TEXT", None, ["a", 7]),
+        ("INTEGER", types.STRING, [8, 10]),
+    ],
+)
+def test_numbers_in_a_cursor_that_is_text_are_refused(
+    database: sqlite3.Connection, source: Any, native: str, kind: types.DataType | None, stored: list[Any]
+) -> None:
+    """SQLite sorts them before every text, so that none would ever be read."""
+    column = "BLOB" if native == "TEXT" else native  # keeps what it is given
+    database.execute(f"CREATE TABLE t (at {column})")
+    database.executemany("INSERT INTO t VALUES (?)", [(value,) for value in stored])
+    info = describe(source, table("t"))
+    cursor = replace(info.columns[0], type=kind or types.STRING)
+    failure = source.high_watermarks({"t": WatermarkRequest(table("t"), info, cursor)})["t"].failure
+    assert "is read as text, in which 10 comes before 9" in str(failure) and "decimal(38,0)" in failure.hint
+    if "a" not in stored:
+        cursor = replace(cursor, type=types.parse("decimal(38,1)"))
+        found = source.high_watermarks({"t": WatermarkRequest(table("t"), info, cursor)})["t"]
+        assert isinstance(found.position, CursorPosition) and float(found.position.at.value) == max(stored)
+
+
+def test_a_cursor_of_bytes_is_sorted_as_bytes(database: sqlite3.Connection, source: Any) -> None:
+    database.execute("CREATE TABLE t (at BLOB)")
+    database.executemany("INSERT INTO t VALUES (?)", [(b"\x09",), (b"\x10",)])
+    info = describe(source, table("t"))
+    asked = WatermarkRequest(table("t"), info, info.columns[0])
+    assert source.high_watermarks({"t": asked})["t"].position.at.value == b"\x10"
+    database.execute("INSERT INTO t VALUES ('text')")
+    assert "is not exactly binary" in str(source.high_watermarks({"t": asked})["t"].failure)
