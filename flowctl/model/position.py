@@ -83,11 +83,13 @@ class FileLogPosition:
 class VersionPosition:
     """A table format's own version number (Delta, Iceberg). ``table`` is the table's own id: a number means nothing for
     another table. ``stamp`` tells it from another version of that number, in a table that was restored from a copy and
-    written again. Each is empty if it is unknown, as after `flowctl state set`."""
+    written again. ``schema`` is the id of the schema under which it was read, in a format whose versions do not have
+    one of their own (Iceberg). Each is empty if it is unknown, as after `flowctl state set`."""
 
     version: int
     table: str = ""
     stamp: str = ""
+    schema: str = ""
 
     def is_another(self, stamp: str) -> bool:
         """Whether ``stamp``, of what has this number now, shows that it is not the version that was recorded."""
@@ -227,8 +229,8 @@ def to_json(position: Position) -> dict[str, Any]:
             return {"kind": "files", "files": codec.to_json(files)}
         case FileLogPosition(entry, count):
             return {"kind": "files", "log": entry, "count": count}
-        case VersionPosition(version, table, stamp):
-            named = {"table": table, "stamp": stamp}
+        case VersionPosition(version, table, stamp, schema):
+            named = {"table": table, "stamp": stamp, "schema": schema}
             return {"kind": "version", "version": version, **{key: text for key, text in named.items() if text}}
         case UpstreamPosition(sequences):
             return {"kind": "upstream", "sequences": dict(sequences)}
@@ -257,7 +259,8 @@ def from_json(document: Mapping[str, Any]) -> Position:
         case "files":
             return codec.from_json(FilesPosition, document)
         case "version":
-            return VersionPosition(document["version"], document.get("table", ""), document.get("stamp", ""))
+            named = (document.get(key, "") for key in ("table", "stamp", "schema"))
+            return VersionPosition(document["version"], *named)
         case "upstream":
             return UpstreamPosition(tuple(sorted(document["sequences"].items())))
         case "lsn":

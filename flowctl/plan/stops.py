@@ -141,13 +141,13 @@ def _target_moved(case: Case) -> Stop | None:
         return None
     if (stop := unfinished_restoration(case)) is not None:
         return stop
-    found = f"sequence number {commit.seq}" if commit else "no sequence number of this flow"
-    relation = (
-        "ahead of" if commit and commit.seq > state.seq else "behind" if not commit or commit.seq < state.seq else "not"
-    )
-    return Stop(
-        f"the target carries {found}, {relation} the recorded sequence number {state.seq}", _next_steps(case), "to"
-    )
+    if commit and commit.seq == state.seq:
+        reason = f"the target carries another commit of sequence number {state.seq} than the recorded one"
+    else:
+        found = f"sequence number {commit.seq}" if commit else "no sequence number of this flow"
+        relation = "ahead of" if commit and commit.seq > state.seq else "behind"
+        reason = f"the target carries {found}, {relation} the recorded sequence number {state.seq}"
+    return Stop(reason, _next_steps(case), "to")
 
 
 def _not_created(case: Case) -> Stop | None:

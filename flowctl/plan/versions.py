@@ -21,16 +21,18 @@ def versions_interval(table: TableSpec, watermark: HighWatermark, recorded: Posi
     if recorded.table not in ("", upper.table):
         return _anew(table, upper)
     is_another = recorded.version == upper.version and recorded.is_another(upper.stamp)
-    if recorded.version == upper.version and not is_another:
+    changes = watermark.changes
+    is_same = recorded.version == upper.version and not is_another
+    if is_same and not (changes is not None and changes.lost):
         return Idle(f"the source is unchanged, version {upper.version}", recorded)
     since = f"version {recorded.version}"
     if table.mode == "truncate":
-        return Work(Interval(None, upper), f"reads version {upper.version}, {since} was read before")
+        again = f"as its schema was changed: {changes.lost}" if is_same and changes else f"{since} was read before"
+        return Work(Interval(None, upper), f"reads version {upper.version}, {again}")
     if is_another:
         return _again(table, upper, spec_path, f"{since} is another one now: the source was restored from a copy")
     if upper.version < recorded.version:
         return _again(table, upper, spec_path, f"the source went back from {since} to version {upper.version}")
-    changes = watermark.changes
     if changes is None or changes.since != recorded.version:
         return _again(
             table, upper, spec_path, f"the changes since {since} are lost: {watermark.begun_lost or 'not asked for'}"

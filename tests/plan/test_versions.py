@@ -112,3 +112,13 @@ def test_a_computed_key_is_compared():
 def test_an_earlier_version_reads_everything_again():
     assert planned(MERGED, at(7), at(4)).interval == Interval(None, at(4))
     assert action_of(planned(APPENDED, at(7), at(4))) == "stop"
+
+
+def test_a_schema_changed_without_a_version():
+    lost, now = VersionChanges(4, lost="column note was dropped and added again"), replace(at(4), schema="2")
+    made = planned(MERGED, replace(at(4), schema="1"), now, lost)
+    assert made.interval == Interval(None, now) and "column note was dropped and added again" in made.reason
+    replaced = planned(REPLACED, replace(at(4), schema="1"), now, lost)
+    assert replaced.interval == Interval(None, now) and "as its schema was changed" in replaced.reason
+    assert action_of(planned(APPENDED, replace(at(4), schema="1"), now, lost)) == "stop"
+    assert action_of(planned(MERGED, replace(at(4), schema="1"), now, VersionChanges(4, RowEstimate(0)))) == "none"

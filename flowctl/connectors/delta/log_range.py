@@ -20,7 +20,8 @@ _FEED = "delta.enableChangeDataFeed"
 class LogCommit:
     """One version's changes of rows; ``removed`` and ``added`` are ``add`` actions, ``feed`` are ``cdc`` actions. All
     are empty for a commit that only wrote rows into other files (``dataChange`` is false, as OPTIMIZE writes it):
-    ``moved_from`` and ``moved_to`` then are its files. ``has_feed``: the change data feed was on."""
+    ``moved_from`` and ``moved_to`` then are its files. ``has_feed``: the change data feed was on. ``metadata`` is its
+    ``metaData`` action, if it has one."""
 
     version: int
     operation: str
@@ -30,6 +31,7 @@ class LogCommit:
     feed: tuple[Action, ...] = ()
     moved_from: tuple[Action, ...] = ()
     moved_to: tuple[Action, ...] = ()
+    metadata: Action | None = None
 
     def __str__(self) -> str:
         return f"version {self.version}{f' ({self.operation})' if self.operation else ''}"
@@ -45,9 +47,9 @@ def _commits(lower: OpenTable, upper: OpenTable) -> Iterator[LogCommit]:
     has_feed = lower.properties.get(_FEED) == "true"
     for version in range(lower.version + 1, upper.version + 1):
         actions = _entry(upper, version)
-        for action in actions:
-            if "metaData" in action:
-                has_feed = (action["metaData"].get("configuration") or {}).get(_FEED) == "true"
+        metadata = next((action["metaData"] for action in actions if "metaData" in action), None)
+        if metadata is not None:
+            has_feed = (metadata.get("configuration") or {}).get(_FEED) == "true"
         removes = [action["remove"] for action in actions if "remove" in action]
         removed = tuple(live.pop(identity(file), file) for file in removes)
         added = tuple(action["add"] for action in actions if "add" in action)
@@ -55,9 +57,9 @@ def _commits(lower: OpenTable, upper: OpenTable) -> Iterator[LogCommit]:
         operation = str(commit_info(actions).get("operation", ""))
         if any(file.get("dataChange", True) for file in (*removes, *added)):
             feed = tuple(action["cdc"] for action in actions if "cdc" in action)
-            yield LogCommit(version, operation, has_feed, removed, added, feed)
+            yield LogCommit(version, operation, has_feed, removed, added, feed, metadata=metadata)
         else:
-            yield LogCommit(version, operation, has_feed, moved_from=removed, moved_to=added)
+            yield LogCommit(version, operation, has_feed, moved_from=removed, moved_to=added, metadata=metadata)
 
 
 def _entry(table: OpenTable, version: int) -> list[Action]:

@@ -14,6 +14,7 @@ from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import stamp_of
 from flowctl.connectors.delta.log_range import LogCommit, commits_between, first_missing
 from flowctl.connectors.delta.scan import Scan
+from flowctl.connectors.delta.schema_changes import why_unlike
 from flowctl.connectors.delta.table import OpenTable, open_version
 from flowctl.connectors.delta.types import Action
 from flowctl.connectors.delta.version_difference import ChangedFiles, Difference, changed_files
@@ -23,7 +24,6 @@ from flowctl.connectors.lake.version_capture import why_another
 from flowctl.connectors.source import ReadRequest, VersionChanges
 from flowctl.engine.cost import IN_MEMORY_BYTES
 from flowctl.errors import TableError
-from flowctl.model import types
 from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column, Estimate, RowEstimate
 from flowctl.storage.urls import local_path, scheme
@@ -92,8 +92,8 @@ def changes_since(
         files = found.opened_files(net=request.net)
     except TableError as error:
         return VersionChanges(since, lost=error.message)
-    if column := _retyped(found.lower, upper):
-        return VersionChanges(since, lost=f"column {column} had another type in version {since}")
+    if why := why_unlike(found.lower, found.commits, upper, request.columns):
+        return VersionChanges(since, lost=why)
     size = sum(int(file["size"]) for file in files)
     if request.net and found.removes and size > MOST_BYTES:
         return VersionChanges(since, lost=f"the files that changed since version {since} are larger than 128 MiB")
@@ -130,16 +130,6 @@ def no_longer_live(newest: OpenTable, files: Sequence[Action]) -> list[Action]:
     """Only these may have been deleted."""
     live = {file["path"] for file in newest.files}
     return [file for file in files if file["path"] not in live]
-
-
-def _retyped(lower: OpenTable, upper: OpenTable) -> str:
-    """The first column whose files of the older version cannot be read as the newer one's; empty if all can."""
-    before = {column.name: column.type for column in lower.columns}
-    for column in upper.columns:
-        old = before.get(column.name, column.type)
-        if old != column.type and not types.is_wider(column.type, old):
-            return column.name
-    return ""
 
 
 def _count(found: VersionRange, request: ReadRequest, size: int, estimate: Estimate) -> RowEstimate:

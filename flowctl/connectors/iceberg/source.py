@@ -15,7 +15,12 @@ from flowctl.connectors.iceberg.tables import Tables
 from flowctl.connectors.iceberg.version_changes import changes_since, count_rows, range_between, why_lost
 from flowctl.connectors.iceberg.versions import TableVersion, newest_version, older_version, version_of
 from flowctl.connectors.lake.part import Part
-from flowctl.connectors.lake.version_capture import VersionCapture, is_before, unread_column
+from flowctl.connectors.lake.version_capture import (
+    VersionCapture,
+    is_before,
+    is_under_another_schema,
+    unread_column,
+)
 from flowctl.connectors.source import (
     HighWatermark,
     LandedSource,
@@ -99,15 +104,16 @@ class IcebergSource(LandedSource):
         if why := info.extra.get(_EXPIRED):
             return _read_or_failed(request, TableError(why, hint=_CHOOSE))
         newest = self._newest(request.relation)
-        upper = VersionPosition(info.version, info.identity, newest.stamp_of(info.version))
+        schema = info.extra.get(_SCHEMA)
+        upper = VersionPosition(info.version, info.identity, newest.stamp_of(info.version), str(schema))
         if failure := unread_column(request.changes.columns, newest.place.shown):
             return HighWatermark(upper, rows, failure=failure)
         changes, lost = None, ""
         try:
-            table = older_version(newest, upper.version, info.extra.get(_SCHEMA))
+            table = older_version(newest, upper.version, schema)
         except TableError as error:
             return HighWatermark(upper, rows, failure=error)
-        if since is not None and is_before(since, upper):
+        if since is not None and (is_before(since, upper) or is_under_another_schema(since, upper)):
             changes = changes_since(since, table, request.changes, request.estimate)
         if begun is not None and isinstance(begun.upper, VersionPosition) and is_before(begun.upper, upper):
             lower = begun.lower.version if isinstance(begun.lower, VersionPosition) else None
@@ -145,7 +151,7 @@ class IcebergCapture(VersionCapture):
             self._version = request.interval.upper.version
         table = older_version(self.newest, self._version, self.info.extra.get(_SCHEMA))
         if isinstance(lower, VersionPosition):
-            yield from range_between(lower.version, table).parts(columns, request)
+            yield from range_between(lower, table).parts(columns, request)
         else:
             yield from map(Part, Scan(table, columns).all_rows())
 

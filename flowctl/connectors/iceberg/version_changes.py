@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors.iceberg.deletions import Deletions
 from flowctl.connectors.iceberg.scan import Scan
-from flowctl.connectors.iceberg.versions import LiveFile, TableVersion, older_version, version_of
+from flowctl.connectors.iceberg.versions import LiveFile, TableVersion, older_version, version_at, version_of
 from flowctl.connectors.lake.difference import MOST_BYTES, net_rows, with_key
 from flowctl.connectors.lake.part import Part
 from flowctl.connectors.lake.version_capture import why_another
@@ -142,9 +142,9 @@ def _rows(scan: Scan, part: FilePart, deletions: Deletions) -> Iterator[pa.Recor
     return scan.rows(part.file, only=part.rows, without=hidden)
 
 
-def range_between(lower: int, upper: TableVersion) -> VersionRange:
+def range_between(lower: VersionPosition, upper: TableVersion) -> VersionRange:
     """:class:`TableError` if ``lower`` has expired."""
-    return VersionRange(older_version(upper, lower), upper)
+    return VersionRange(version_at(upper, lower), upper)
 
 
 def changes_since(
@@ -155,7 +155,7 @@ def changes_since(
     if why := why_another(position, upper.stamp_of(since)):
         return VersionChanges(since, lost=why)
     try:
-        found = range_between(since, upper)
+        found = range_between(position, upper)
         if reason := _renamed(found.lower, upper, request.columns):
             return VersionChanges(since, lost=f"{reason} since version {since}")
         if request.net and not request.key and (removes := found.removes):

@@ -18,6 +18,7 @@ from flowctl.connectors.iceberg.errors import errors_of
 from flowctl.connectors.iceberg.table import TablePlace
 from flowctl.connectors.iceberg.types import columns_of
 from flowctl.errors import TableError
+from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column
 
 if TYPE_CHECKING:
@@ -179,6 +180,12 @@ def older_version(newest: TableVersion, version: int, schema_id: int | None = No
     if schema is None and schema_id is not None:
         raise TableError(f"the schema of {newest.place.shown} was changed since the plan was made", hint="Plan again")
     return TableVersion(newest.place, newest.handle, snapshot, schema if schema is not None else metadata.schema())
+
+
+def version_at(newest: TableVersion, position: VersionPosition) -> TableVersion:
+    """The version of a position, under the schema with which it was read, as far as the table still has that."""
+    known = {str(one.schema_id): one.schema_id for one in newest.handle.metadata.schemas}
+    return older_version(newest, position.version, known.get(position.schema))
 
 
 def _is_data(manifest: ManifestFile) -> bool:

@@ -50,6 +50,15 @@ def is_before(position: object, upper: VersionPosition) -> bool:
     )
 
 
+def is_under_another_schema(position: object, upper: VersionPosition) -> bool:
+    """Whether ``position`` is the version of ``upper``, read under a schema that the table had then."""
+    return isinstance(position, VersionPosition) and (
+        position.table in ("", upper.table)
+        and position.version == upper.version
+        and position.schema not in ("", upper.schema)
+    )
+
+
 def why_another(position: VersionPosition, stamp: str) -> str:
     """Why what follows the version of ``position`` is not what has changed since; empty if it is. ``stamp``: of what
     has its number now."""

@@ -6,6 +6,7 @@ import datetime as dt
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from flowctl.connectors.source import DELETED_COLUMN, PLACE_COLUMN, ReadRequest, WatermarkRequest
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.interval import Interval
+from flowctl.model.position import VersionPosition
 from tests.connectors.iceberg.foreign_tables import (
     NAMESPACE,
     delete_equal,
@@ -142,6 +144,48 @@ def test_a_column_by_its_id_whatever_its_name_was(source: Any, orders: Table) ->
         {"text": "c", "id": 3, "more": 1.5},
     ]
     assert changed(source, 2).lost == "column more was dropped and added again since version 2"
+
+
+def read_now(source: Any) -> VersionPosition:
+    """The position of a run that reads the newest version."""
+    info = describe(source, ORDERS)
+    wanted = WatermarkRequest(ORDERS, info, changes=ReadRequest(info.columns, None, net=True, key=("id",)))
+    found = source.high_watermarks({"orders": wanted})["orders"].position
+    assert isinstance(found, VersionPosition)
+    return found
+
+
+def changed_since(source: Any, read: VersionPosition) -> Any:
+    info = describe(source, ORDERS)
+    wanted = ReadRequest(info.columns, None, net=True, key=("id",))
+    return source.high_watermarks({"orders": WatermarkRequest(ORDERS, info, since=read, changes=wanted)})["orders"]
+
+
+def test_a_schema_that_changes_without_a_version(source: Any, orders: Table) -> None:
+    orders.append(rows((1, "a")))
+    read = read_now(source)
+    assert changed_since(source, read).changes is None
+    with orders.update_schema() as update:
+        update.add_column("more", DoubleType())
+    assert changed_since(source, read).changes.lost == ""
+    with orders.update_schema() as update:
+        update.delete_column("note")
+    with orders.update_schema() as update:
+        update.add_column("note", StringType())
+    found = changed_since(source, read)
+    assert found.changes.lost == "column note was dropped and added again since version 1"
+    assert changed_since(source, found.position).changes is None
+    assert changed_since(source, replace(read, schema="")).changes is None
+
+
+def test_a_schema_that_changed_before_the_version_was_read(source: Any, orders: Table) -> None:
+    orders.append(rows((1, "a")))
+    with orders.update_schema() as update:
+        update.rename_column("note", "text")
+    read = read_now(source)
+    orders.append(pa.table({"id": [2], "text": ["b"]}))
+    assert changed_since(source, read).changes.lost == ""
+    assert changed_since(source, replace(read, schema="")).changes.lost.startswith("column text was renamed")
 
 
 def test_a_wider_column(source: Any, catalog: SqlCatalog) -> None:
