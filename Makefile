@@ -78,7 +78,7 @@ test-full: lint
 	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(FULL)
 
 $(FULL): export FLOWCTL_TEST_S3 = versitygw
-$(FULL): export FLOWCTL_TEST_EXAMPLES = 5
+$(FULL): export FLOWCTL_TEST_EXAMPLES = 10
 
 full-e2e: venv
 	$(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/streams --ignore=tests/e2e/kafka

@@ -104,7 +104,7 @@ def apply(target: dict[Key, Row], folded: Folded) -> dict[Key, Row]:
     return after
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_any_division_into_batches_gives_the_source(seed: int, truncates: bool) -> None:
     chosen = random.Random(seed)
@@ -122,7 +122,7 @@ def test_any_division_into_batches_gives_the_source(seed: int, truncates: bool) 
             assert target == source.rows
 
 
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_versions_are_the_states_at_each_time(seed: int, truncates: bool) -> None:
     chosen = random.Random(seed)
@@ -166,7 +166,7 @@ def test_versions_are_the_states_at_each_time(seed: int, truncates: bool) -> Non
     assert folded.truncated_at == first_truncate
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32), st.booleans(), st.booleans())
 def test_parts_give_what_the_whole_gives(seed: int, truncates: bool, versions: bool) -> None:
     chosen = random.Random(seed)

@@ -36,7 +36,7 @@ PARTS = (
     ("void", "disturbed", "disturbed"), ("void", "write", "disturbed"), ("void", "void", "write"),
 )  # fmt: skip
 SHORT, LONG = 12, 160
-MODES = ("append", pytest.param("truncate", marks=pytest.mark.full), "merge")
+MODES = (*(pytest.param(mode, marks=pytest.mark.full) for mode in ("append", "truncate")), "merge")
 Row = tuple[int, str]
 
 

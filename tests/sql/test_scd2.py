@@ -146,7 +146,7 @@ def missing(at: int) -> Observation:
     return Observation(at, None, detected=True)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(histories(), st.booleans())
 def test_any_history_gives_the_table_of_the_definition(batches: list[Batch], quick: bool) -> None:
     table = Table(quick)
@@ -164,7 +164,7 @@ def test_any_history_gives_the_table_of_the_definition(batches: list[Batch], qui
     table.database.close()
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     st.dictionaries(st.integers(1, 9), st.tuples(st.sampled_from(["A", "B", "C", None]), st.text("xy", max_size=1))),
     st.data(),

@@ -81,7 +81,7 @@ _BAD = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(15), deadline=None)
 @given(
     rows=st.lists(st.one_of(_GOOD, _GOOD, _BAD), max_size=12),
     block=st.integers(1, 60),
@@ -204,7 +204,7 @@ _NO_OBJECT = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(15), deadline=None)
 @given(lines=st.lists(st.one_of(_OBJECT, _OBJECT, _NO_OBJECT), max_size=10), block=st.integers(1, 60))
 def test_bad_rows_of_json_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[dict[str, Any] | str], block: int

@@ -46,7 +46,7 @@ def values_of(folder: Path, kind: str, *texts: str, **given: Any) -> list[Any]:
 _TEXTS = st.text(st.sampled_from('ab",;\n\r ü🦆\x00'), max_size=6)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40), deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(20), deadline=None)
 @given(
     rows=st.lists(st.tuples(_TEXTS, _TEXTS), max_size=12),
     block=st.integers(1, 40),

@@ -243,7 +243,7 @@ ROW: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.one_of(st.binary(max_size=60), st.tuples(st.integers(0, 40), st.binary(max_size=4))))
 def test_bytes_that_are_no_value_are_refused_by_their_number(damage: Any) -> None:
     """Whatever they are, nothing but a refusal comes of them; or a value, which bytes may be by chance."""

@@ -102,7 +102,7 @@ _TEXTS = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None)
 @given(
     kinds=st.lists(st.sampled_from(_TYPES), min_size=1, max_size=3),
     records=st.lists(st.lists(_TEXTS, min_size=1, max_size=3), max_size=8),

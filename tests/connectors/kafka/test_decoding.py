@@ -163,7 +163,7 @@ def test_messages_with_line_breaks_and_of_many_sizes() -> None:
     assert (a.to_pylist(), b.to_pylist()) == (texts, list(range(5)))
 
 
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(
     st.lists(
         st.fixed_dictionaries(
@@ -208,7 +208,7 @@ def test_types_that_json_does_not_have(kind: str) -> None:
         require_readable([Column("a", types.parse(kind))])
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.one_of(
         st.dictionaries(

@@ -77,7 +77,7 @@ def sent(rows: pa.RecordBatch, form: Form) -> list[tuple[Any, Any]]:
     return [pair for one in found for pair in zip(one.keys, one.values, strict=True)]
 
 
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=examples(20))
 @given(st.lists(st.fixed_dictionaries({one.name: st.none() | VALUES[one.type] for one in COLUMNS}), max_size=8))
 def test_values_are_read_back_equal(rows: list[dict[str, Any]]) -> None:
     given = batch(rows)

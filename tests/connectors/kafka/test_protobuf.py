@@ -149,7 +149,7 @@ def test_the_indexes_before_a_value_name_its_message(indexes: bytes, error: str 
     assert [why and why.error for why in refused.value.whys.values()] == [error]
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=60))
 def test_bytes_are_a_value_or_refused(value: bytes) -> None:
     for schema in (ORDER, ProtobufSchema.__new__(ProtobufSchema)):

@@ -206,6 +206,7 @@ def test_a_declared_field_with_the_name_of_flowctls_own(kafka_broker: str, topic
         source(kafka_broker).describe([relation(topic, "json", {"_offset": "bigint"})])
 
 
+@pytest.mark.full
 def test_a_cluster_that_does_not_answer() -> None:
     with pytest.raises(TransientError, match=r"no broker of 127\.0\.0\.1"):
         source(f"127.0.0.1:{free_port()}").discover(("*",))

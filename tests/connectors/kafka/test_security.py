@@ -171,6 +171,7 @@ def test_a_token_that_is_refused_and_a_server_that_does_not_answer(secured: Plac
     assert waiting.value.hint == "Check whether `sasl.token_url` answers"
 
 
+@pytest.mark.full
 def test_without_tls_at_a_listener_with_tls(secured: Place) -> None:
     with pytest.raises(TransientError) as refused:
         secured.cluster("TLS").greet()
@@ -261,6 +262,7 @@ def test_a_region_that_nobody_knows() -> None:
     assert refused.value.hint == "Set sasl.region"
 
 
+@pytest.mark.full
 def test_reading_takes_no_right_to_a_consumer_group() -> None:
     """Kafka's client looks for the coordinator of a group even where none is used."""
     secured = kafka_security.restricted()

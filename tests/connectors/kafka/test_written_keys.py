@@ -99,6 +99,7 @@ def merged(kafka_broker: str, schema_registry: str, topic: str) -> Merged:
     return Merged(kafka_broker, schema_registry, topic)
 
 
+@pytest.mark.full
 def test_another_format_of_keys_is_not_written(merged: Merged) -> None:
     merged.write(JSON, ("U", 1, "a"))
     merged.void()
@@ -115,6 +116,7 @@ def test_other_columns_of_keys_are_refused(merged: Merged) -> None:
     assert refused is not None and "its keys have id, and the spec says id, name" in refused[0]
 
 
+@pytest.mark.full
 def test_another_schema_of_keys_is_not_written(merged: Merged, monkeypatch: pytest.MonkeyPatch) -> None:
     """As from another registry: the first commit is taken for one whose keys begin with another id."""
     merged.write(AVRO, ("U", 1, "a"))

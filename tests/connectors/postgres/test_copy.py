@@ -80,7 +80,7 @@ _COLUMNS: list[tuple[str, pa.DataType, st.SearchStrategy[Any]]] = [
 ]
 
 
-@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(*(st.none() | values for *_, values in _COLUMNS)), max_size=12))
 def test_any_values_come_back_as_they_are(
     database: psycopg.Connection[Any], postgres_database: str, rows: Sequence[tuple[Any, ...]]
