@@ -7,19 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.flows import Flow, end_of_stopped, sqlite_script, wait_until_stopped
+from tests.e2e.orders import SPEC
 from tests.e2e.targets import ENV, Databases, Kind, SqlPlace, place
 
-SPEC = """
-version: 1
-flow: shop
-state: state
-spark: {{url: sail}}
-connections:
-  src: {{type: sqlite, path: source.db}}
-  dst: {connection}
-tables:
-  orders: {{from: src:orders, to: "dst:{object}", {mode}}}
-"""
 MODES = {
     "append": "mode: append, cursor: {column: id}",
     "truncate": "mode: truncate",
@@ -49,7 +39,8 @@ def test_a_column_altered_after_the_plan_stops_the_run(
         "CREATE TABLE orders (id INTEGER PRIMARY KEY, price DECIMAL(12,2), at TIMESTAMP);"
         "INSERT INTO orders VALUES (1, '1.00', '2026-01-01 09:00:00')",
     )
-    flow.write(SPEC.format(connection=target.connection, object=target.object, mode=MODES[mode]))
+    given = {"connection": target.connection, "object": target.object, "mode": MODES[mode]}
+    flow.write(SPEC.format(state="state: state", spark="sail", **given))
     flow.apply()
     sqlite_script(tmp_path / "source.db", ROW)
     stopped = flow.start(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class MappedTable:
         text = "\n".join(map(json.dumps, ({"commitInfo": {"operation": "BY HAND"}}, *actions)))
         (self.folder / "_delta_log" / f"{self.version:020}.json").write_text(text)
 
-    def schema(self, columns: Mapped, partition_by: Sequence[str] = ()) -> dict[str, Any]:
+    def schema(self, columns: Mapped) -> dict[str, Any]:
         marks = ("delta.columnMapping.physicalName", "delta.columnMapping.id")
         fields = [
             {"name": name, "type": kind, "nullable": True, "metadata": dict(zip(marks, (stored, id), strict=True))}
@@ -52,7 +52,7 @@ class MappedTable:
         settings = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "9"}
         schema = json.dumps({"type": "struct", "fields": fields})
         made = {"id": "t", "format": {"provider": "parquet", "options": {}}, "schemaString": schema}
-        return {"metaData": {**made, "partitionColumns": [*partition_by], "configuration": settings, "createdTime": 1}}
+        return {"metaData": {**made, "partitionColumns": [], "configuration": settings, "createdTime": 1}}
 
     def add(self, columns: Mapped, *rows: tuple[Any, ...]) -> dict[str, Any]:
         name = f"{uuid.uuid4()}.parquet"

@@ -103,9 +103,13 @@ def test_open_transactions_that_have_written_are_counted(
 
 
 def asked_as(
-    database: psycopg.Connection[Any], postgres: Connector, native: str, kind: types.DataType | None = None
+    database: psycopg.Connection[Any],
+    postgres: Connector,
+    native: str,
+    kind: types.DataType | None = None,
+    rows: str = "(NULL)",
 ) -> HighWatermark:
-    database.execute(f"CREATE TABLE t (c {native})")
+    database.execute(f"CREATE TABLE t (c {native}); INSERT INTO t VALUES {rows}")
     relation = table("public", "t")
     info = describe(postgres.source, relation)
     cursor = replace(info.columns[0], type=kind or info.columns[0].type)
@@ -146,12 +150,8 @@ def test_a_cursor_without_a_greatest_value_is_refused(
 def test_a_type_gives_such_a_cursor_its_order(
     database: psycopg.Connection[Any], postgres: Connector, native: str, kind: str
 ) -> None:
-    database.execute(f"CREATE DOMAIN wide AS numeric; CREATE TABLE filled (c {native})")
-    database.execute("INSERT INTO filled VALUES ('9'), ('10')")
-    relation = table("public", "filled")
-    info = describe(postgres.source, relation)
-    cursor = replace(info.columns[0], type=types.parse(kind))
-    found = postgres.source.high_watermarks({"t": WatermarkRequest(relation, info, cursor)})["t"]
+    database.execute("CREATE DOMAIN wide AS numeric")
+    found = asked_as(database, postgres, native, types.parse(kind), "('9'), ('10')")
     assert isinstance(found.position, CursorPosition) and found.position.at.value == 10
 
 
