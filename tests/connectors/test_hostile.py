@@ -32,6 +32,7 @@ def test_sql_text_is_taken_as_it_is(spark: SparkSession) -> None:
 PARTITIONED = Layout(partition_by=("part",))
 
 
+@pytest.mark.long_on_spark("postgres")
 @pytest.mark.modes("merge")
 @pytest.mark.parametrize(
     ("place", "layout"),

@@ -112,6 +112,7 @@ def rows_of(runs: SharedRuns, name: str) -> list[dict[str, Any]]:
     return [row.asDict() for row in rows]
 
 
+@pytest.mark.long_on_spark
 def test_columns_follow_those_that_they_are_made_of(runs: SharedRuns) -> None:
     """Each wider and new column of a table arrives in those that read it, and in what is computed of it, in one run."""
     made = "CREATE TABLE p (id INTEGER PRIMARY KEY, price decimal(10,2))"
@@ -224,6 +225,7 @@ def test_columns_of_others_come_change_and_go_as_those_that_flowctl_writes(runs:
     assert runs.apply(document, exclude=("c",)).exit_code == 0
 
 
+@pytest.mark.long_on_spark
 def test_a_full_refresh_takes_the_types_of_now(runs: SharedRuns) -> None:
     made = "CREATE TABLE p (id INTEGER PRIMARY KEY, price INTEGER)"
     statements(runs.folder, made, "INSERT INTO p VALUES (1, 10)")

@@ -74,6 +74,7 @@ def test_a_number_is_committed_over_the_one_that_it_was_begun_on(writer: Writer,
     assert (again.seq, content(writer, "id")) == (3, [(1,), (2,), (3,)])
 
 
+@pytest.mark.long_on_spark("postgres")
 @pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
 def test_the_same_number_again_changes_nothing(writer: Writer, mode: str) -> None:
     first = writer.write(upserts(row(1)) if mode == "merge" else [row(1)], 1, mode)
@@ -100,6 +101,7 @@ def test_a_lower_number_is_refused(writer: Writer) -> None:
     assert content(writer, "id") == [(1,)]
 
 
+@pytest.mark.long_on_spark("postgres")
 @pytest.mark.parametrize("stale_writer", ["the intent given up", "another intent"])
 def test_after_a_void_the_stale_writer_of_its_number_cannot_land(writer: Writer, stale_writer: str) -> None:
     writer.write([row(1)], 1)
@@ -136,6 +138,7 @@ def test_a_reader_never_sees_an_empty_table_while_it_is_replaced(writer: Writer)
     assert content(writer, "id") == [(2,)]
 
 
+@pytest.mark.long_on_spark("postgres")
 def test_a_lost_lease_leaves_nothing(writer: Writer) -> None:
     def lost() -> None:
         raise RuntimeError("lease lost")
@@ -227,6 +230,7 @@ def test_a_full_refresh_of_an_append_replaces_everything(writer: Writer) -> None
     assert content(writer) == [(2, "b")]
 
 
+@pytest.mark.long_on_spark("postgres")
 def test_a_full_refresh_changes_a_type_in_the_commit_that_replaces_the_content(writer: Writer) -> None:
     writer.write([row(1), row(2)], 1)
     target, object = writer.place.target, writer.place.object

@@ -102,6 +102,7 @@ def test_a_killed_one_leaves_folders_of_the_buffer_that_the_next_run_removes(flo
     assert len(sqlite_rows(flow.folder / "target.db", "SELECT * FROM orders")) == 2
 
 
+@pytest.mark.full
 def test_a_begun_number_is_counted_and_what_follows_it_is_not(flow: Flow) -> None:
     flow.apply()
     change(flow)

@@ -70,7 +70,8 @@ def held(path: Path) -> Iterator[int]:
             process.kill()
 
 
-@pytest.mark.parametrize("at_once", [pytest.param("1", marks=pytest.mark.full), "4"])
+@pytest.mark.full
+@pytest.mark.parametrize("at_once", ["1", "4"])
 def test_one_file_is_source_and_target(flow: Flow, at_once: str) -> None:
     """A commit waits for the readers of its own process, which do not wait for it."""
     modes = {

@@ -72,6 +72,7 @@ def changed(count: int, gone: int) -> pa.Table:
     return pa.Table.from_batches([rows(count)]).append_column(OP_COLUMN, operations)
 
 
+@pytest.mark.full
 def test_messages_by_an_engine_are_those_by_this_process(kafka_broker: str, topic: str, engine: Engine) -> None:
     held = changed(300, 10)
     frame = engine.session_for("python").createDataFrame(held).repartition(3)
@@ -86,6 +87,7 @@ def test_messages_by_an_engine_are_those_by_this_process(kafka_broker: str, topi
     assert first[2] == (("a.b", "ü10".encode()), ("flowctl.seq", b"7"))
 
 
+@pytest.mark.full
 def test_a_task_reports_what_is_wrong(kafka_broker: str, topic: str, engine: Engine) -> None:
     kafka.create_topic(kafka_broker, topic)
     frame = engine.session_for("python").createDataFrame(changed(20, 0)).repartition(2)

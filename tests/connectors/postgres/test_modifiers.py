@@ -94,6 +94,7 @@ def test_a_value_that_the_column_would_change_is_refused_by_name(limited: Writer
     assert told == [name for name in LIMITED if name not in ("domain", "domain of arrays", "numerics", "exact")]
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize(
     "in_memory", [pytest.param(False, marks=pytest.mark.full), True], ids=["executors", "in process"]
 )
@@ -104,6 +105,7 @@ def test_a_write_of_such_a_value_commits_nothing(limited: Writer, in_memory: boo
     assert limited.committed() is None
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize(
     "in_memory", [pytest.param(False, marks=pytest.mark.full), True], ids=["executors", "in process"]
 )
@@ -127,6 +129,7 @@ def test_the_check_of_a_domain_holds_too(limited: Writer) -> None:
     assert limited.write([{"id": 1, "e": NOON}], 2, columns=columns, in_memory=True).counts.inserted == 1
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize("native", ["seconds[]", '"char"', "name[]"])
 def test_a_column_whose_changes_cannot_be_seen_is_refused_by_name(limited: Writer, native: str) -> None:
     limited.place.execute(f"ALTER TABLE {{table}} ADD COLUMN odd {native}")

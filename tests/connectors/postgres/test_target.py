@@ -101,6 +101,7 @@ def test_a_staging_table_that_somebody_else_keeps_is_named(writer: Writer, monke
             accept(connection, stage, [])
 
 
+@pytest.mark.long_on_spark
 def test_a_writer_that_stops_in_its_commit_is_ended_after_the_leases_ttl(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +263,7 @@ def test_a_table_made_anew_under_its_name_is_another_target(writer: Writer) -> N
     assert writer.place.read(["id"]) == []
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize("mode", ["append", "merge", "truncate"])
 def test_nobody_puts_another_table_under_its_name_during_the_commit(
     writer: Writer, mode: Mode, monkeypatch: pytest.MonkeyPatch
@@ -304,6 +306,7 @@ def test_what_is_not_there_is_no_refusal_of_the_whole_connection(place: Place) -
             pass
 
 
+@pytest.mark.long_on_spark
 def test_columns_that_others_have_added_keep_their_values(writer: Writer) -> None:
     writer.write(upserts(ROW), 1, "merge")
     writer.place.execute("ALTER TABLE {table} ADD COLUMN theirs text DEFAULT 'kept'")
@@ -311,6 +314,7 @@ def test_columns_that_others_have_added_keep_their_values(writer: Writer) -> Non
     assert sorted(writer.place.read(["id", "name", "theirs"])) == [(1, "b", "kept"), (2, "a", "kept")]
 
 
+@pytest.mark.long_on_spark
 @pytest.mark.parametrize("event", ["INSERT", "UPDATE", "DELETE"])
 def test_a_trigger_that_leaves_rows_out_is_no_commit(writer: Writer, event: str) -> None:
     writer.write(upserts(ROW, {**ROW, "id": 2}), 1, "merge")
@@ -324,6 +328,7 @@ def test_a_trigger_that_leaves_rows_out_is_no_commit(writer: Writer, event: str)
     assert sorted(writer.place.read(["id", "name"])) == [(1, "a"), (2, "a")]
 
 
+@pytest.mark.long_on_spark
 def test_a_rule_that_keeps_what_is_replaced_is_no_commit(writer: Writer) -> None:
     writer.write([ROW, {**ROW, "id": 2}], 1, "truncate")
     writer.place.execute("CREATE RULE kept AS ON DELETE TO {table} WHERE old.id = 2 DO INSTEAD NOTHING")
@@ -332,12 +337,14 @@ def test_a_rule_that_keeps_what_is_replaced_is_no_commit(writer: Writer) -> None
     assert sorted(writer.place.read(["id"])) == [(1,), (2,)]
 
 
+@pytest.mark.long_on_spark
 def test_a_row_whose_key_is_there_twice_is_updated_twice(writer: Writer) -> None:
     writer.write([ROW, {**ROW, "name": "b"}], 1)
     assert writer.write(upserts({**ROW, "name": "b"}), 2, "merge").counts.updated == 1
     assert writer.place.read(["id", "name"]) == [(1, "b"), (1, "b")]
 
 
+@pytest.mark.long_on_spark
 def test_rows_that_others_refer_to_are_replaced_under_a_deferred_constraint(writer: Writer) -> None:
     writer.write([ROW], 1, "truncate")
     writer.place.execute(
@@ -357,6 +364,7 @@ def test_a_value_that_the_targets_own_type_refuses_is_named(writer: Writer, in_m
     assert writer.committed() is None
 
 
+@pytest.mark.long_on_spark
 def test_wider_types_are_changed_in_place(writer: Writer) -> None:
     target, object = writer.place.target, writer.place.object
     narrow = (Column("id", types.INT32), Column("amount", types.Decimal(10, 2)), Column("day", types.DATE))

@@ -120,7 +120,9 @@ def add(flow: Flow, numbers: range, pad: int, ids: int = 50) -> None:
 @pytest.mark.parametrize(
     ("engine", "pad", "format", "points", "mode"),
     [
-        pytest.param("sail", 0, FORMATS[0], ("transaction_committed",), "merge", id="this-process-merge"),
+        pytest.param(
+            "sail", 0, FORMATS[0], ("transaction_committed",), "merge", id="this-process-merge", marks=pytest.mark.full
+        ),
         *(
             pytest.param(engine, pad, FORMATS[0], ALL, mode, id=f"{engine[:5]}-all-{mode}", marks=pytest.mark.full)
             for engine, pad in (("sail", 0), ("local[2]", PAD))

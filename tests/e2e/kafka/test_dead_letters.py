@@ -295,6 +295,7 @@ def test_too_many_letters_stop_the_table(flow: Flow, kafka_broker: str, topic: s
     sent.must_be_in(target)
 
 
+@pytest.mark.full
 def test_what_fails_a_check_is_a_letter_too(flow: Flow, kafka_broker: str, topic: str) -> None:
     kafka.create_topic(kafka_broker, topic)
     with kafka.producer(kafka_broker) as made:

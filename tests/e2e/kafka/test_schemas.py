@@ -194,14 +194,9 @@ def test_schemas_in_files(flow: Flow, target: TargetPlace, kafka_broker: str, to
     assert "order.proto cannot be read" in flow.run("plan", "flow.yaml").words
 
 
-@pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.full)])
-@pytest.mark.parametrize(
-    "format",
-    [
-        "type: avro",
-        *(pytest.param(one, marks=pytest.mark.full) for one in ("type: protobuf", "type: json, registry: true")),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["append", "merge"])
+@pytest.mark.parametrize("format", ["type: avro", "type: protobuf", "type: json, registry: true"])
 def test_a_table_through_a_topic_with_schemas(
     flow: Flow, kafka_broker: str, schema_registry: str, topic: str, format: str, mode: str
 ) -> None:

@@ -10,7 +10,7 @@ def source_url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"{request.param}_database"))
 
 
-@pytest.fixture(params=["postgres", "mysql"])
+@pytest.fixture(params=[pytest.param("postgres", marks=pytest.mark.full), "mysql"])
 def each_source_url(request: pytest.FixtureRequest) -> str:
-    """As ``source_url``, in every run of the tests."""
+    """As ``source_url``, of which every run of the tests has the other kind."""
     return str(request.getfixturevalue(f"{request.param}_database"))

@@ -43,6 +43,7 @@ def write(folder: Path, url: str, address: str, topic: str, tables: Sequence[str
     return flow
 
 
+@pytest.mark.full
 @pytest.mark.server
 def test_topics_equal_the_source_after_each_pass(
     tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
