@@ -58,6 +58,29 @@ def unprotected_column(case: Case) -> Stop | None:
     return None if may_lack else missing_protected_column(table, there, state)
 
 
+def taken_over_column(case: Case) -> Stop | None:
+    """Stops if the source has lost a renamed column and now has another one under the name given to it. The target's
+    column would continue with the values of that one, without a change of its schema."""
+    table, source = case.table, case.observed.source
+    if source is None or case.replaces:
+        return None
+    there = {column.name for column in source.columns}
+    new = _new(table, tuple(there), case.state)
+    recorded = {column.name for column in case.state.schema}
+    for old, name in table.columns.rename.items():
+        if old in recorded and old not in there and name in new and name not in table.columns.rename:
+            accept = case.state_command("set", "--accept-definition")
+            other = f"columns: {{rename: {{{name}: source_{name}}}}}"
+            return Stop(
+                f'columns.rename: "{old}" is no longer a column of {table.source}, and "{name}", its name in the '
+                "target, is new there",
+                f'Take the rename out if "{name}" is its new name, and continue with {accept}; otherwise write '
+                f'"{name}" under another name with {other}',
+                "columns.rename",
+            )
+    return None
+
+
 def _protected(table: TableSpec) -> Iterator[tuple[str, str]]:
     """The columns that must not be written unchanged, each with the rule that requires it."""
     yield from (("columns.mask", name) for name in table.columns.mask)

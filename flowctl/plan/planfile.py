@@ -9,6 +9,7 @@ from pathlib import Path
 
 from flowctl.errors import StalePlan, UsageError
 from flowctl.model import types
+from flowctl.model.position import VersionPosition
 from flowctl.model.step import Load, Plan, PlannedTable, Recover, StreamPlan
 from flowctl.model.table_info import Column, same_identity
 from flowctl.observe.world import Observed, SeenStream, World
@@ -92,6 +93,9 @@ def _check_source(step: Load | Recover, seen: Observed, table: TableSpec) -> Non
     source = seen.source
     if source is None:
         raise _stale(f"{step.id}: the source {step.table.source} is gone")
+    upper = step.interval.upper
+    if isinstance(upper, VersionPosition) and upper.table not in ("", source.identity):
+        raise _stale(f"{step.id}: the source {step.table.source} was dropped and created again")
     if step.table.definition and (what := differences(step.table.definition, definition(table, source))):
         raise _stale(f"{step.id}: {'; '.join(what)}")
     if seen.positions == "files":

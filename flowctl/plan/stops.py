@@ -15,7 +15,7 @@ from flowctl.model.step import Stopped, StoppedBy
 from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.plan.appending import appending_twice
 from flowctl.plan.case import Case
-from flowctl.plan.column_names import unprotected_column, unread_column
+from flowctl.plan.column_names import taken_over_column, unprotected_column, unread_column
 from flowctl.plan.finding import Stop
 from flowctl.plan.projection import projection, taken_name
 from flowctl.plan.redefinition import is_moved, stop_if_redefined
@@ -376,6 +376,7 @@ REASONS: tuple[Reason, ...] = (
     appending_twice,
     unread_column,
     unprotected_column,
+    taken_over_column,
     _no_columns,
     _too_many_columns,
     _key_is_not_read,

@@ -129,6 +129,26 @@ def test_a_plan_names_versions_and_rows_and_a_saved_one_reads_just_these(flow: F
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_a_saved_plan_reads_no_other_table_that_has_reached_its_versions(flow: Flow, is_copy: bool) -> None:
+    path = write(flow, LOGGED, MERGED)
+    flow.apply()
+    shutil.copytree(path, flow.folder / "copy")
+    write_deltalake(path, rows((4, "d")), mode="append")
+    flow.run("plan", "flow.yaml", "--out", "plan.json", expect=0)
+    shutil.rmtree(path)
+    if is_copy:
+        shutil.copytree(flow.folder / "copy", path)
+    else:
+        write_deltalake(path, rows((7, "g")))
+    write_deltalake(path, rows((8, "h")), mode="append")
+    refused = flow.apply("--plan", "plan.json", expect=6 if is_copy else 1)
+    why = "version 1 is another one now, as the table was restored from a copy"
+    assert (why if is_copy else "logged: the source src:orders was dropped and created again") in refused.words
+    assert found(flow, "logged") == found(flow, "merged") == [(1, "a"), (2, "b"), (3, "c")]
+
+
+@pytest.mark.full
 def test_several_versions_of_a_row_between_two_runs_are_one_of_a_history_without_event_times(flow: Flow) -> None:
     path = write(flow, KEPT)
     DeltaTable(path).alter.set_table_properties(dict(FEED))

@@ -10,6 +10,7 @@ import pytest
 from flowctl.expect.freshness import Freshness
 from flowctl.expect.not_null import NotNull
 from flowctl.model import types
+from flowctl.model.mode import Mode
 from flowctl.model.position import FilesPosition
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column
@@ -140,6 +141,30 @@ def test_what_shall_not_be_seen_is_there_in_every_run(rule: str) -> None:
         made = step(spec, observed(high(NEW), renamed, **unchanged()), before)
         assert made.reason == f'{GONE.format(rule)}, and "e_mail" is new there'
         assert made.hint == 'Write its new name instead of "email", if that is one; else take "email" out'
+
+
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_no_other_column_takes_over_the_name_of_a_renamed_one(mode: Mode) -> None:
+    spec = table(columns=ColumnRules(rename={"note": "text"}), mode=mode)
+    note, text = Column("note", types.STRING), Column("text", types.STRING)
+    state = recorded(spec, OLD, schema=(*ORDERS, note))
+    there = replace(source(), columns=(*ORDERS, text))
+    made = step(spec, observed(high(NEW), there, **unchanged()), state)
+    assert (action_of(made), made.reason) == (
+        "stop",
+        'columns.rename: "note" is no longer a column of pg:public.orders, and "text", its name in the target, is new '
+        "there",
+    )
+    assert made.hint.startswith('Take the rename out if "text" is its new name, and continue with `flowctl state set ')
+    assert made.hint.endswith('otherwise write "text" under another name with columns: {rename: {text: source_text}}')
+    for fine in (
+        table(columns=ColumnRules(rename={"note": "text", "text": "source_text"}), mode=mode),
+        table(columns=ColumnRules(rename={"note": "text"}, exclude=("text",)), mode=mode),
+    ):
+        made = step(fine, observed(high(NEW), there, **unchanged()), replace(state, definition={}))
+        assert "no longer a column" not in made.reason
+    again = step(spec, observed(high(NEW), there, **unchanged()), state, PlanOptions(full_refresh=("orders",)))
+    assert "no longer a column" not in again.reason
 
 
 def test_an_excluded_column_may_go_as_long_as_none_comes() -> None:

@@ -18,7 +18,7 @@ from flowctl.connectors.delta.scan import Scan
 from flowctl.connectors.delta.table import OpenTable, open_table, open_version
 from flowctl.connectors.delta.version_changes import changes_since, count_rows, range_between, why_lost, why_unreadable
 from flowctl.connectors.lake.part import Part
-from flowctl.connectors.lake.version_capture import VersionCapture, is_before, unread_column
+from flowctl.connectors.lake.version_capture import VersionCapture, is_before, require_planned, unread_column
 from flowctl.connectors.source import (
     HighWatermark,
     LandedSource,
@@ -170,10 +170,13 @@ class DeltaCapture(VersionCapture):
         self._version = self.info.version
 
     def parts(self, request: ReadRequest, columns: tuple[Column, ...]) -> Iterator[Part]:
-        if request.interval is not None and isinstance(request.interval.upper, VersionPosition):
-            self._version = request.interval.upper.version
-        table, lower = self._open(self._version), request.interval.lower if request.interval is not None else None
+        lower, upper = (request.interval.lower, request.interval.upper) if request.interval else (None, None)
+        if isinstance(upper, VersionPosition):
+            self._version = upper.version
+            self._require_planned(upper)
+        table = self._open(self._version)
         if isinstance(lower, VersionPosition):
+            self._require_planned(lower)
             found = range_between(self.location, lower.version, table)
             self._require_same(found.lower)
             yield from found.parts(columns, request)
@@ -184,6 +187,9 @@ class DeltaCapture(VersionCapture):
         table = open_version(self.location, version)
         self._require_same(table)
         return table
+
+    def _require_planned(self, bound: VersionPosition) -> None:
+        require_planned(bound, self.info.identity, stamp_of(self.location, bound.version), self.location.url)
 
     def _require_same(self, table: OpenTable) -> None:
         if table.identity != self.info.identity:

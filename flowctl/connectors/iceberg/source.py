@@ -19,6 +19,7 @@ from flowctl.connectors.lake.version_capture import (
     VersionCapture,
     is_before,
     is_under_another_schema,
+    require_planned,
     unread_column,
 )
 from flowctl.connectors.source import (
@@ -146,9 +147,13 @@ class IcebergCapture(VersionCapture):
             raise StoppedByPolicy(what, hint="Plan again")
 
     def parts(self, request: ReadRequest, columns: tuple[Column, ...]) -> Iterator[Part]:
-        lower = request.interval.lower if request.interval is not None else None
-        if request.interval is not None and isinstance(request.interval.upper, VersionPosition):
-            self._version = request.interval.upper.version
+        lower, upper = (request.interval.lower, request.interval.upper) if request.interval else (None, None)
+        if isinstance(upper, VersionPosition):
+            self._version = upper.version
+        for bound in (lower, upper):
+            if isinstance(bound, VersionPosition):
+                stamp = self.newest.stamp_of(bound.version)
+                require_planned(bound, self.newest.identity, stamp, self.newest.place.shown)
         table = older_version(self.newest, self._version, self.info.extra.get(_SCHEMA))
         if isinstance(lower, VersionPosition):
             yield from range_between(lower, table).parts(columns, request)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.lake.part import Part
 from flowctl.connectors.source import DELETED_COLUMN, PLACE_COLUMN, Capture, ReadRequest
-from flowctl.errors import TableError
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column
@@ -65,6 +65,16 @@ def why_another(position: VersionPosition, stamp: str) -> str:
     if not position.is_another(stamp):
         return ""
     return f"version {position.version} is another one now, as the table was restored from a copy"
+
+
+def require_planned(position: VersionPosition, table: str, stamp: str, url: str) -> None:
+    """Stops the read of an interval whose bound ``position`` was a version of another table, or another version of that
+    number: a saved plan may be older than the table at ``url``, which now has this id and, for the number, this stamp.
+    """
+    if position.table not in ("", table):
+        raise StoppedByPolicy(f"{url} was dropped and created again since the plan was made", hint="Plan again")
+    if why := why_another(position, stamp):
+        raise StoppedByPolicy(f"{url}: {why}", hint="Plan again")
 
 
 def unread_column(columns: Sequence[Column], url: str) -> TableError | None:

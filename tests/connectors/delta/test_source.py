@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from flowctl.connectors.delta.types import refused_name
 from flowctl.connectors.source import DELETED_COLUMN, PLACE_COLUMN, HighWatermark, ReadRequest, WatermarkRequest
-from flowctl.errors import TableError
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import VersionPosition
@@ -357,8 +357,23 @@ def test_a_table_made_anew_is_another_one(source: Any, path: str) -> None:
     shutil.rmtree(path)
     put(path, (1, "a"))
     assert describe(source, ORDERS).identity != info.identity
-    with source.capture(ORDERS, info) as capture, pytest.raises(TableError, match="dropped and created again"):
-        capture.read(ReadRequest(info.columns, Interval(None, VersionPosition(0, info.identity))), Collected())
+    planned = Interval(None, VersionPosition(0, info.identity))
+    for seen in (info, describe(source, ORDERS)):  # when the plan was made, and by a run of a saved plan
+        with source.capture(ORDERS, seen) as capture, pytest.raises(TableError, match="dropped and created again"):
+            capture.read(ReadRequest(info.columns, planned), Collected())
+
+
+@pytest.mark.parametrize("bound", ["lower", "upper"])
+def test_a_planned_version_that_is_another_one_now_is_not_read(source: Any, path: str, bound: str) -> None:
+    put(path, (1, "a"))
+    put(path, (2, "b"))
+    info, here = describe(source, ORDERS), Path(path)
+    lower, upper = position(source, 0), position(source, 1)
+    other = replace(lower if bound == "lower" else upper, stamp="another")
+    planned = Interval(other, upper) if bound == "lower" else Interval(lower, other)
+    with source.capture(ORDERS, info) as capture, pytest.raises(StoppedByPolicy, match="is another one now") as error:
+        capture.read(ReadRequest(info.columns, planned), Collected())
+    assert str(here) in error.value.message and error.value.hint == "Plan again"
 
 
 def test_a_column_that_cannot_be_carried(source: Any, path: str) -> None:

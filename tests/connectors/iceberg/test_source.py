@@ -192,6 +192,22 @@ def test_a_table_that_was_made_again(source: Any, catalog: SqlCatalog, orders: T
     assert describe(source, ORDERS).identity != info.identity
     with pytest.raises(StoppedByPolicy, match="dropped and created again"), source.capture(ORDERS, info):
         pass
+    now, planned = describe(source, ORDERS), VersionPosition(1, info.identity)  # a saved plan's
+    with source.capture(ORDERS, now) as capture, pytest.raises(StoppedByPolicy, match="dropped and created again"):
+        capture.read(ReadRequest(now.columns, Interval(None, planned)), Collected())
+
+
+@pytest.mark.parametrize("bound", ["lower", "upper"])
+def test_a_planned_version_that_is_another_one_now_is_not_read(source: Any, orders: Table, bound: str) -> None:
+    orders.append(rows((1, "a")))
+    orders.append(rows((2, "b")))
+    info = describe(source, ORDERS)
+    lower, upper = VersionPosition(1, info.identity), VersionPosition(2, info.identity)
+    other = replace(lower if bound == "lower" else upper, stamp="1")
+    planned = Interval(other, upper) if bound == "lower" else Interval(lower, other)
+    with source.capture(ORDERS, info) as capture, pytest.raises(StoppedByPolicy, match="is another one now") as error:
+        capture.read(ReadRequest(info.columns, planned), Collected())
+    assert error.value.hint == "Plan again"
 
 
 def test_format_versions(source: Any, catalog: SqlCatalog) -> None:
