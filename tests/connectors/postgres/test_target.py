@@ -306,7 +306,6 @@ def test_what_is_not_there_is_no_refusal_of_the_whole_connection(place: Place) -
             pass
 
 
-@pytest.mark.long_on_spark
 def test_columns_that_others_have_added_keep_their_values(writer: Writer) -> None:
     writer.write(upserts(ROW), 1, "merge")
     writer.place.execute("ALTER TABLE {table} ADD COLUMN theirs text DEFAULT 'kept'")
@@ -328,7 +327,6 @@ def test_a_trigger_that_leaves_rows_out_is_no_commit(writer: Writer, event: str)
     assert sorted(writer.place.read(["id", "name"])) == [(1, "a"), (2, "a")]
 
 
-@pytest.mark.long_on_spark
 def test_a_rule_that_keeps_what_is_replaced_is_no_commit(writer: Writer) -> None:
     writer.write([ROW, {**ROW, "id": 2}], 1, "truncate")
     writer.place.execute("CREATE RULE kept AS ON DELETE TO {table} WHERE old.id = 2 DO INSTEAD NOTHING")
@@ -337,14 +335,12 @@ def test_a_rule_that_keeps_what_is_replaced_is_no_commit(writer: Writer) -> None
     assert sorted(writer.place.read(["id"])) == [(1,), (2,)]
 
 
-@pytest.mark.long_on_spark
 def test_a_row_whose_key_is_there_twice_is_updated_twice(writer: Writer) -> None:
     writer.write([ROW, {**ROW, "name": "b"}], 1)
     assert writer.write(upserts({**ROW, "name": "b"}), 2, "merge").counts.updated == 1
     assert writer.place.read(["id", "name"]) == [(1, "b"), (1, "b")]
 
 
-@pytest.mark.long_on_spark
 def test_rows_that_others_refer_to_are_replaced_under_a_deferred_constraint(writer: Writer) -> None:
     writer.write([ROW], 1, "truncate")
     writer.place.execute(
