@@ -17,7 +17,7 @@ from typing import Any
 from flowctl.connectors.source import Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import EVERY_ROW, Comparisons, Condition, Operator, all_of, earliest_local
 from flowctl.connectors.sql.values import needs_order_key, order_key
-from flowctl.connectors.sqlite.database import quoted
+from flowctl.connectors.sqlite.database import names_only, quoted
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType, Decimal
@@ -46,6 +46,12 @@ class SqliteComparisons(Comparisons):
 
     def table(self, parts: tuple[str, ...]) -> str:
         return quoted(parts[-1])
+
+    def from_clause(self, relation: Relation, *conditions: Condition) -> str:
+        """Names that the spec has in double quotes are names only: SQLite would read one that no column has, as after a
+        rename, as a text."""
+        where, query = (names_only(sql) if sql else sql for sql in (relation.where, relation.query))
+        return super().from_clause(replace(relation, where=where, query=query), *conditions)
 
     def bound(self, column: Column, operator: Operator, value: TypedValue) -> Condition:
         column, name = replace(column, type=value.type), quoted(column.name)

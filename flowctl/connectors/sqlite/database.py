@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -133,6 +134,14 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise explain(path, error) from error
+
+
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|`(?:[^`]|``)*`|\[[^]]*\]|--[^\n]*|/\*.*?\*/|"((?:[^"]|"")*)\"""", re.DOTALL)
+
+
+def names_only(sql: str) -> str:
+    """``sql`` with backticks for double quotes, as :func:`quoted` has them. Texts, comments and other names stay."""
+    return _QUOTED.sub(lambda found: found[0] if found[1] is None else quoted(found[1].replace('""', '"')), sql)
 
 
 def quoted(name: str) -> str:

@@ -102,8 +102,7 @@ class SqliteSource(FileSource[sqlite3.Connection]):
 
 @dataclass(frozen=True)
 class SqliteCapture(RowsCapture):
-    """One read transaction. ``where`` may name columns in double quotes; SQLite reads a name that no column has as
-    text."""
+    """One read transaction."""
 
     connection: sqlite3.Connection
 

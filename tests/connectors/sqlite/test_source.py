@@ -19,7 +19,7 @@ from flowctl.connectors.sqlite.database import open_database, readers_of
 from flowctl.connectors.sqlite.session import SqliteSession
 from flowctl.connectors.sqlite.source import SqliteSource
 from flowctl.connectors.sqlite.types import data_type, declared
-from flowctl.errors import TableError
+from flowctl.errors import StatementRefused, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, NoPosition
@@ -269,6 +269,30 @@ def test_queries_and_where_are_wrapped(database: sqlite3.Connection, source: Sql
     database.executemany("INSERT INTO t VALUES (?, ?)", [(i, f"2026-01-0{i}") for i in range(1, 6)])
     query = Relation(None, "SELECT id, d FROM t WHERE id > 1 -- not the first;", "id < 4 OR id = 5 -- nor the fourth")
     assert captured_rows(source, query) == [{"id": i, "d": dt.date(2026, 1, i)} for i in (2, 3, 5)]
+
+
+@pytest.mark.parametrize(
+    "relation",
+    [
+        Relation(None, """SELECT id, "no" AS "a""b" FROM t"""),
+        Relation(
+            None,
+            """SELECT id FROM t WHERE `x"y` = '"no"' OR [c"d] <> 'it''s "no"' /* "no" */ -- "no"
+                          AND "no" = '"'""",
+        ),
+        table("t", where="""'"' = "no" """),
+    ],
+)
+def test_a_name_in_double_quotes_is_never_a_text(
+    database: sqlite3.Connection, source: SqliteSource, relation: Relation
+) -> None:
+    """SQLite makes one of a name that no column has."""
+    database.execute("""CREATE TABLE t (id INTEGER, "no" TEXT, `x"y` TEXT, [c"d] TEXT)""")
+    database.execute("INSERT INTO t VALUES (1, ?, ?, 'e')", ['"', '"no"'])
+    assert [row["id"] for row in captured_rows(source, relation)] == [1]
+    database.execute('ALTER TABLE t RENAME COLUMN "no" TO yes')
+    with pytest.raises(StatementRefused, match="no such column: no"):
+        captured_rows(source, relation)
 
 
 #: Declared type and stored values in the order of the declared type, which is not the order of storage.
