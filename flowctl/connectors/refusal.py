@@ -17,7 +17,10 @@ from flowctl.model.types import DataType
 #: Followed by the message, `` | `` and the hint; `run.failure` looks for it.
 PREFIX = "flowctl value refused: "
 #: What to do about rows with a value that a target cannot store. A table of a stream has no `where`.
-LEAVE_OUT = "Leave such rows out with where, or in a stream the column with `columns.exclude`"
+LEAVE_OUT = (
+    "Leave such rows out with where, read the column as text with columns.types, or, in a stream, leave the column out "
+    "with `columns.exclude`"
+)
 
 
 def refusal(column: str, native: str, kind: DataType, because: str = "", hint: str = "") -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from flowctl.connectors.postgres.types import ddl
 from flowctl.connectors.refusal import refusal
 from flowctl.connectors.sql.parts import Transfer
@@ -30,7 +32,15 @@ def _from_one(value: str, wanted: Column, found: Column) -> str:
     if found.native in ("int2vector", "oidvector"):
         return value
     raised = _raised(wanted, found, ": the array does not begin at index 1")
-    return f"(CASE WHEN array_lower({value}, 1) <> 1 THEN CASE WHEN {raised} THEN {value} END ELSE {value} END)"
+    # Cast one by one, elements of char(n) would lose their trailing blanks.
+    is_padded = any(
+        map(_PADDED.match, (found.native, found.portable))
+    )  # a domain hides it in the first, a query in the other
+    kept = f"{value}::text::text[]" if is_padded else value
+    return f"(CASE WHEN array_lower({value}, 1) <> 1 THEN CASE WHEN {raised} THEN {kept} END ELSE {kept} END)"
+
+
+_PADDED = re.compile(r"(character\(|bpchar)")
 
 
 def texts_of(array: str) -> str:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from flowctl.connectors.base import Connector
-from flowctl.connectors.source import ReadRequest
+from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.types import Array, DataType
@@ -91,6 +91,8 @@ EXACT: list[tuple[str, DataType, list[tuple[str, Any]]]] = [
         Array(types.STRING),
         [(f"ARRAY['', 'NULL', NULL, '[[', $t${_ODD_TEXT}$t$]", ["", "NULL", None, "[[", _ODD_TEXT])],
     ),
+    ("char(3)[]", Array(types.STRING), [("""'{a,"ab ",NULL,""}'""", ["a  ", "ab ", None, "   "])]),
+    ("codes", Array(types.STRING), [("'{a}'", ["a  "])]),
     ("numeric(38,10)[]", Array(DecimalType(38, 10)), [(f"ARRAY[{_LARGEST}]", [_LARGEST])]),
     ("numeric[]", Array(types.STRING), [("ARRAY['NaN'::numeric, 1.10]", ["NaN", "1.10"])]),
     ("double precision[]", Array(types.DOUBLE), [("ARRAY['-Infinity', 0.1]", [-math.inf, 0.1])]),
@@ -117,7 +119,8 @@ def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
         connection.execute(
             "CREATE EXTENSION hstore; CREATE EXTENSION citext; CREATE TYPE mood AS ENUM ('sad', 'happy');"
             "CREATE TYPE pair AS (a int, b text); CREATE DOMAIN amount AS numeric(12,2);"
-            "CREATE DOMAIN price AS amount CHECK (VALUE > 0); SET TimeZone = 'UTC'"
+            "CREATE DOMAIN price AS amount CHECK (VALUE > 0);"
+            "CREATE DOMAIN codes AS char(3)[]; SET TimeZone = 'UTC'"
         )
         yield connection
 
@@ -148,6 +151,11 @@ def test_every_type_is_carried_exactly(
         row: {name: values[row][1] if row < len(values) else None for name, (_, _, values) in columns.items()}
         for row in range(height)
     }
+
+
+def test_elements_of_a_query_keep_their_blanks(spark: SparkSession, postgres: Connector) -> None:
+    query = Relation(None, query="""SELECT '{a,"ab "}'::char(3)[] AS texts, '{a}'::bpchar[] AS others""")
+    assert spark_rows(spark, postgres.source, query) == [{"texts": ["a  ", "ab "], "others": ["a"]}]
 
 
 def test_nan_stays_nan_in_floats(spark: SparkSession, database: psycopg.Connection[Any], postgres: Connector) -> None:

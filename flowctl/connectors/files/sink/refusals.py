@@ -27,8 +27,8 @@ def refuse_columns(columns: Sequence[Column], layout: FilesLayout) -> None:
         if layout.format == "csv" and is_nested:
             raise StoppedByPolicy(
                 f"column {column.name} is {types.short(column.type)}, for which CSV has no form",
-                hint="Write jsonl, parquet or orc, leave it out with columns.exclude, or make text of it with"
-                " columns.add",
+                hint="Write jsonl, parquet or orc, leave it out with columns.exclude, or make text of it: from a "
+                "database with columns.types, with Apache Spark with columns.add",
             )
         if layout.format == "orc" and types.is_or_holds(column.type, types.TIMESTAMP):
             rule = f"columns: {{types: {{{column.name}: timestamp_ntz}}}}"
