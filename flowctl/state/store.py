@@ -33,12 +33,16 @@ _NAME = re.compile(re.escape(FOLDER) + r"(\d+)\.json")
 
 @dataclass(frozen=True)
 class Retention:
-    """Which serials of a log are kept: the newest ``numbers``, and the others that are younger than ``age`` by the
-    store's clock; with ``hourly``, only the newest of each hour among these."""
+    """Which serials of a log are kept: the newest ``numbers``, and, by the store's clock, all that are younger than
+    ``recent`` and the newest in each ``step`` until ``age``. A run writes the whole document for each of its tables.
+
+    A writer that was suspended meanwhile must not find its number free again: ``recent`` is longer than leases live.
+    """
 
     numbers: int = 100
     age: dt.timedelta = dt.timedelta(days=30)
-    hourly: bool = False
+    step: dt.timedelta = dt.timedelta(minutes=1)
+    recent: dt.timedelta = dt.timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -105,16 +109,16 @@ class StateStore:
         if not listed:
             return 0
         newest = listed[-1][1].modified
-        hours: set[dt.datetime] = set()
+        steps: set[int] = set()
         oldest = listed[-self._retention.numbers :][0][0]
         for serial, info in reversed(listed[: -self._retention.numbers]):
-            hour = info.modified.replace(minute=0, second=0, microsecond=0)
-            is_extra = self._retention.hourly and hour in hours
-            if is_extra or newest - info.modified > self._retention.age:
+            step = int(info.modified.timestamp() // self._retention.step.total_seconds())
+            age = newest - info.modified
+            if (step in steps and age > self._retention.recent) or age > self._retention.age:
                 self.blobs.delete(info.name)
             else:
                 oldest = serial
-            hours.add(hour)
+            steps.add(step)
         self._sweep_shapes(oldest, listed[-1][0])
         return oldest
 
@@ -160,7 +164,7 @@ class StateStore:
                 break
             document = following
         # Serials between kept ones are pruned, so that a hint that lags behind may be followed by a gap.
-        newest = self._newest_serial() if self._retention.hourly else 0
+        newest = self._newest_serial()
         return self._get(newest) if newest > document.serial else document
 
     def _read_hint(self) -> int:

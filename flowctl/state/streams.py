@@ -6,6 +6,7 @@ commands from the other tables nor writes their document twice a second.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
@@ -20,8 +21,8 @@ from flowctl.storage.landing import LandedBatch, LandingLog
 
 #: What a definition says of the source as it was observed.
 OBSERVED = ("source_system", "source_identity", "source_view", "published", "row_filter", "partitions")
-#: Kept besides the newest numbers: one an hour.
-_RETENTION = Retention(hourly=True)
+#: A followed stream writes all the time.
+_RETENTION = Retention(step=dt.timedelta(hours=1), recent=dt.timedelta(0))
 
 
 def prefix(stream: str) -> str:

@@ -141,27 +141,28 @@ def test_kept_are_the_last_hundred_and_thirty_days(tmp_path: Path) -> None:
     written(store, Retention().numbers + 20)
     now = dt.datetime.now().timestamp()
     for serial in range(1, Retention().numbers + 11):
-        age = dt.timedelta(days=31 if serial <= 10 else 29)
+        age = dt.timedelta(days=31 if serial <= 10 else 29, minutes=-serial)
         os.utime(tmp_path / "state" / f"{serial}.json", (now, now - age.total_seconds()))
     store.prune()
     assert [version.serial for version in store.history()] == list(range(Retention().numbers + 20, 10, -1))
 
 
-def test_of_a_log_that_grows_fast_one_number_an_hour_is_kept(tmp_path: Path) -> None:
-    store = StateStore(StoreAddress(str(tmp_path)).client(), retention=Retention(numbers=5, hourly=True))
+def test_of_a_log_that_grows_fast_one_number_in_each_step_is_kept(tmp_path: Path) -> None:
+    retention = Retention(numbers=5, step=dt.timedelta(hours=1), recent=dt.timedelta(hours=2))
+    store = StateStore(StoreAddress(str(tmp_path)).client(), retention=retention)
     written(store, 20)
     now = dt.datetime.now(dt.UTC).replace(minute=30, second=0, microsecond=0)
     for serial in range(1, 21):
         age = dt.timedelta(minutes=20 * (20 - serial))
         os.utime(tmp_path / "state" / f"{serial}.json", (0, (now - age).timestamp()))
     store.prune()
-    assert [version.serial for version in store.history()] == [20, 19, 18, 17, 16, 15, 12, 9, 6, 3]
+    assert [version.serial for version in store.history()] == [20, 19, 18, 17, 16, 15, 14, 12, 9, 6, 3]
 
 
 def test_a_hint_that_lags_behind_pruned_numbers_does_not_hide_the_newest(tmp_path: Path) -> None:
     """As a process leaves it that was suspended between its write and its hint."""
     blobs = StoreAddress(str(tmp_path)).client()
-    store = StateStore(blobs, retention=Retention(numbers=5, hourly=True))
+    store = StateStore(blobs)
     newest = written(store, 20)
     (tmp_path / "state" / "4.json").unlink()
     blobs.delete(HINT)
