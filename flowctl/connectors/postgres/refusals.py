@@ -27,6 +27,8 @@ _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _EXTRA = "dependants"
 #: Why a column takes different texts for equal, and the clauses of ALTER TABLE that end that; by column.
 _COARSE = "coarse"
+#: Rules that execute something else for every row, each with the statement that they replace.
+_RULES = "rules"
 #: How a column is used: by an object that must be dropped before its type changes; as a partition key, which cannot be
 #: dropped; by a foreign key of another table, which allows a wider type but no other.
 _USED, _PARTITION_KEY, _REFERRED_TO = "used", "partition key", "referred to"
@@ -51,6 +53,12 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
             f"row-level security of {info.object} may hide rows from this user, and what it hides is written twice",
             hint="Let the table's owner or a user with BYPASSRLS write it",
         )
+    if rules := [name for name, statement in info.extra.get(_RULES, ()) if statement in _statements(mode, replaces)]:
+        return StoppedByPolicy(
+            f"{info.object} has the rule {some(rules)}, which executes something else instead: rows would count as "
+            "written and not be in the table",
+            hint=f"Run `DROP RULE {rules[0]} ON {POSTGRES.table(info.object.parts)}`, or name another table in `to`",
+        )
     if (following := info.extra.get("following")) and (replaces or mode == "scd2"):
         return StoppedByPolicy(
             f"rows of {info.object} would be deleted and rewritten, which through a foreign key deletes or changes "
@@ -60,11 +68,18 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
     return None
 
 
+def _statements(mode: Mode, replaces: bool) -> tuple[str, ...]:
+    """What is executed on an existing table."""
+    if mode in ("merge", "scd2"):
+        return ("INSERT", "UPDATE", "DELETE")
+    return ("INSERT", "DELETE") if replaces else ("INSERT",)
+
+
 def with_dependants(
     connection: psycopg.Connection[Any], found: Mapping[ObjectName, TableInfo | None]
 ) -> dict[ObjectName, TableInfo | None]:
-    """The same tables, each with what :func:`refuse_change` and :func:`refuse_key` need. Two queries for all; not
-    needed for sources."""
+    """The same tables, each with what the functions of this module need. Three queries for all; not needed for
+    sources."""
     oids = {info.identity.rpartition("/")[2]: object for object, info in found.items() if info is not None}
     used: dict[ObjectName, list[tuple[str, str, str]]] = {}
     for oid, column, how, name in connection.execute(_DEPENDANTS, [[*map(int, oids)]]) if oids else ():
@@ -72,10 +87,14 @@ def with_dependants(
     coarse: dict[ObjectName, dict[str, tuple[str, str]]] = {}
     for oid, column, kind, collation in connection.execute(_COARSE_COLUMNS, [[*map(int, oids)]]) if oids else ():
         coarse.setdefault(oids[str(oid)], {})[column] = (kind, collation)
-    return {
-        object: info and replace(info, extra={**info.extra, _EXTRA: used.get(object, []), _COARSE: coarse.get(object)})
-        for object, info in found.items()
-    }
+    rules: dict[ObjectName, list[tuple[str, str]]] = {}
+    for oid, name, statement in connection.execute(_REPLACING_RULES, [[*map(int, oids)]]) if oids else ():
+        rules.setdefault(oids[str(oid)], []).append((name, statement))
+
+    def more(object: ObjectName) -> dict[str, Any]:
+        return {_EXTRA: used.get(object, []), _COARSE: coarse.get(object), _RULES: rules.get(object, [])}
+
+    return {object: info and replace(info, extra={**info.extra, **more(object)}) for object, info in found.items()}
 
 
 def refuse_key(info: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
@@ -194,6 +213,15 @@ _COARSE_COLUMNS = """
     FROM kinds k JOIN pg_type t ON t.oid = k.type
     LEFT JOIN pg_collation c ON c.oid = k.collated AND NOT c.collisdeterministic
     WHERE c.oid IS NOT NULL OR t.typname = 'citext'
+"""
+#: A rule with a condition leaves rows to the original statement, whose number of rows then shows that some are missing.
+_REPLACING_RULES = """
+    SELECT ev_class::oid::bigint, quote_ident(rulename),
+        CASE ev_type WHEN '2' THEN 'UPDATE' WHEN '3' THEN 'INSERT' ELSE 'DELETE' END
+    FROM pg_rewrite
+    WHERE ev_class = ANY (%s::oid[]) AND is_instead AND ev_type IN ('2', '3', '4') AND ev_qual::text = '<>'
+        AND ev_enabled IN ('O', 'A')
+    ORDER BY 1, 2
 """
 #: Only an index without a condition or expressions, in the usual order, can become a constraint.
 _CONSTRAINT = """
