@@ -29,6 +29,8 @@ _EXTRA = "dependants"
 _COARSE = "coarse"
 #: Rules that execute something else for every row, each with the statement that they replace.
 _RULES = "rules"
+#: The tables with rows that a crash of the server removes: the table itself, its partitions and children.
+_UNLOGGED = "unlogged"
 #: How a column is used: by an object that must be dropped before its type changes; as a partition key, which cannot be
 #: dropped; by a foreign key of another table, which allows a wider type but no other.
 _USED, _PARTITION_KEY, _REFERRED_TO = "used", "partition key", "referred to"
@@ -47,6 +49,12 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
             f"{info.object} has rows on another server ({some(foreign)}), which does not commit them together with "
             "their sequence number",
             hint="Name a table in `to` whose partitions are all of this database",
+        )
+    if unlogged := info.extra.get(_UNLOGGED, ()):
+        return StoppedByPolicy(
+            f"{info.object} has unlogged rows ({some(unlogged)}): a crash of the server would empty it, but keep the "
+            "sequence number",
+            hint=f"ALTER TABLE {unlogged[0]} SET LOGGED",
         )
     if info.extra.get("row_security") and (mode != "append" or replaces):
         return StoppedByPolicy(
@@ -78,7 +86,7 @@ def _statements(mode: Mode, replaces: bool) -> tuple[str, ...]:
 def with_dependants(
     connection: psycopg.Connection[Any], found: Mapping[ObjectName, TableInfo | None]
 ) -> dict[ObjectName, TableInfo | None]:
-    """The same tables, each with what the functions of this module need. Three queries for all; not needed for
+    """The same tables, each with what the functions of this module need. A few queries for all; not needed for
     sources."""
     oids = {info.identity.rpartition("/")[2]: object for object, info in found.items() if info is not None}
     used: dict[ObjectName, list[tuple[str, str, str]]] = {}
@@ -90,9 +98,17 @@ def with_dependants(
     rules: dict[ObjectName, list[tuple[str, str]]] = {}
     for oid, name, statement in connection.execute(_REPLACING_RULES, [[*map(int, oids)]]) if oids else ():
         rules.setdefault(oids[str(oid)], []).append((name, statement))
+    unlogged: dict[ObjectName, list[str]] = {}
+    for oid, name in connection.execute(_UNLOGGED_TABLES, [[*map(int, oids)]]) if oids else ():
+        unlogged.setdefault(oids[str(oid)], []).append(name)
 
     def more(object: ObjectName) -> dict[str, Any]:
-        return {_EXTRA: used.get(object, []), _COARSE: coarse.get(object), _RULES: rules.get(object, [])}
+        return {
+            _EXTRA: used.get(object, []),
+            _COARSE: coarse.get(object),
+            _RULES: rules.get(object, []),
+            _UNLOGGED: unlogged.get(object, []),
+        }
 
     return {object: info and replace(info, extra={**info.extra, **more(object)}) for object, info in found.items()}
 
@@ -221,6 +237,18 @@ _REPLACING_RULES = """
     FROM pg_rewrite
     WHERE ev_class = ANY (%s::oid[]) AND is_instead AND ev_type IN ('2', '3', '4') AND ev_qual::text = '<>'
         AND ev_enabled IN ('O', 'A')
+    ORDER BY 1, 2
+"""
+#: A partitioned table has no rows of its own.
+_UNLOGGED_TABLES = """
+    WITH RECURSIVE below(root, oid) AS (
+        SELECT o, o FROM unnest(%s::oid[]) AS o
+        UNION
+        SELECT b.root, i.inhrelid FROM below b JOIN pg_inherits i ON i.inhparent = b.oid
+    )
+    SELECT b.root::bigint, quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+    FROM below b JOIN pg_class c ON c.oid = b.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind = 'r' AND c.relpersistence = 'u'
     ORDER BY 1, 2
 """
 #: Only an index without a condition or expressions, in the usual order, can become a constraint.

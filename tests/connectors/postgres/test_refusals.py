@@ -232,6 +232,27 @@ def test_a_table_that_others_refer_to_is_replaced_where_that_touches_no_row_of_t
 
 
 @pytest.mark.parametrize(
+    ("made", "unlogged"),
+    [
+        ("CREATE UNLOGGED TABLE t (id int)", "public.t"),
+        (PARTITIONED.replace("TABLE t_1", "UNLOGGED TABLE t_1"), "public.t_1"),
+        ('CREATE TABLE t (id int); CREATE UNLOGGED TABLE "T_1" () INHERITS (t)', 'public."T_1"'),
+    ],
+)
+def test_a_table_that_a_crash_would_empty_is_no_target(
+    database: psycopg.Connection[Any], postgres: Connector, made: str, unlogged: str
+) -> None:
+    database.execute(made.encode())
+    for mode in get_args(Mode):
+        refused = _refused(postgres, mode)
+        assert refused is not None
+        assert refused.message.startswith(f"public.t has unlogged rows ({unlogged}): a crash of the server would")
+        assert refused.hint == f"ALTER TABLE {unlogged} SET LOGGED"
+    database.execute(f"ALTER TABLE {unlogged} SET LOGGED".encode())
+    assert _refused(postgres, "merge") is None
+
+
+@pytest.mark.parametrize(
     ("rule", "refused"),
     [
         ("INSERT TO t DO INSTEAD INSERT INTO other VALUES (new.id)", {"append", "truncate", "merge", "scd2"}),
