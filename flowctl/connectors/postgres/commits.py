@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from flowctl import delays
+from flowctl.connectors.postgres.publications import publishing_schemas
 from flowctl.connectors.postgres.session import POSTGRES, PostgresSession
 from flowctl.connectors.sql.commits import COMMIT_COLUMNS, COMMITS, commit_of, create_commits
 from flowctl.connectors.target import CommitLookup
@@ -134,6 +135,13 @@ def missing_schemas(connection: psycopg.Connection[Any], objects: Sequence[Objec
     schemas = list(_schemas_to_make_in(connection, objects).values())
     rows = connection.execute("SELECT unnest(%s::text[]) EXCEPT SELECT nspname FROM pg_namespace", [schemas]).fetchall()
     return {name for (name,) in rows}
+
+
+def published_when_created(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> set[ObjectName]:
+    """Those whose updates or deletions are published from their creation on."""
+    schemas = _schemas_to_make_in(connection, objects)
+    publishing = publishing_schemas(connection, sorted(set(schemas.values())))
+    return {object for object, schema in schemas.items() if schema in publishing}
 
 
 def create_schema(name: str) -> str:

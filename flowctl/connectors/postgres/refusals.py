@@ -4,12 +4,13 @@ Only the commit shows which unique constraint refuses a row."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.postgres.client import Client
+from flowctl.connectors.postgres.publications import identify_by_all_columns, without_identity
 from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.sql import hindrances
 from flowctl.connectors.sql.hindrances import Constraint
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
 
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _EXTRA = "dependants"
-#: Why a column takes different texts for equal, and the clauses of ALTER TABLE that end that; by column.
+#: The columns that take different texts for equal, each with its type and, if that is why, its collation.
 _COARSE = "coarse"
 #: Rules that execute something else for every row, each with the statement that they replace.
 _RULES = "rules"
 #: The tables with rows that a crash of the server removes: the table itself, its partitions and children.
 _UNLOGGED = "unlogged"
+#: The tables that are published without a replica identity, each with a statement that the server refuses.
+_PUBLISHED = "published_without_identity"
 #: How a column is used: by an object that must be dropped before its type changes; as a partition key, which cannot be
 #: dropped; by a foreign key of another table, which allows a wider type but no other.
 _USED, _PARTITION_KEY, _REFERRED_TO = "used", "partition key", "referred to"
@@ -50,7 +53,7 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
             "their sequence number",
             hint="Name a table in `to` whose partitions are all of this database",
         )
-    if unlogged := info.extra.get(_UNLOGGED, ()):
+    if unlogged := [name for (name,) in info.extra.get(_UNLOGGED, ())]:
         return StoppedByPolicy(
             f"{info.object} has unlogged rows ({some(unlogged)}): a crash of the server would empty it, but keep the "
             "sequence number",
@@ -66,6 +69,14 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
             f"{info.object} has the rule {some(rules)}, which executes something else instead: rows would count as "
             "written and not be in the table",
             hint=f"Run `DROP RULE {rules[0]} ON {POSTGRES.table(info.object.parts)}`, or name another table in `to`",
+        )
+    if published := [
+        *{name: None for name, one in info.extra.get(_PUBLISHED, ()) if one in _statements(mode, replaces)}
+    ]:
+        return StoppedByPolicy(
+            f"{info.object} is published without a replica identity ({some(published)}): the server "
+            "refuses its updates and deletions",
+            hint=f"{identify_by_all_columns(published[0])}, or add a primary key",
         )
     if (following := info.extra.get("following")) and (replaces or mode == "scd2"):
         return StoppedByPolicy(
@@ -88,35 +99,35 @@ def with_dependants(
 ) -> dict[ObjectName, TableInfo | None]:
     """The same tables, each with what the functions of this module need. A few queries for all; not needed for
     sources."""
-    oids = {info.identity.rpartition("/")[2]: object for object, info in found.items() if info is not None}
-    used: dict[ObjectName, list[tuple[str, str, str]]] = {}
-    for oid, column, how, name in connection.execute(_DEPENDANTS, [[*map(int, oids)]]) if oids else ():
-        used.setdefault(oids[str(oid)], []).append((column, how, name))
-    coarse: dict[ObjectName, dict[str, tuple[str, str]]] = {}
-    for oid, column, kind, collation in connection.execute(_COARSE_COLUMNS, [[*map(int, oids)]]) if oids else ():
-        coarse.setdefault(oids[str(oid)], {})[column] = (kind, collation)
-    rules: dict[ObjectName, list[tuple[str, str]]] = {}
-    for oid, name, statement in connection.execute(_REPLACING_RULES, [[*map(int, oids)]]) if oids else ():
-        rules.setdefault(oids[str(oid)], []).append((name, statement))
-    unlogged: dict[ObjectName, list[str]] = {}
-    for oid, name in connection.execute(_UNLOGGED_TABLES, [[*map(int, oids)]]) if oids else ():
-        unlogged.setdefault(oids[str(oid)], []).append(name)
+    oids = {object: int(info.identity.rpartition("/")[2]) for object, info in found.items() if info is not None}
+    if not oids:
+        return dict(found)
+    queries = {
+        _EXTRA: _DEPENDANTS,
+        _COARSE: _COARSE_COLUMNS,
+        _RULES: _REPLACING_RULES,
+        _UNLOGGED: _UNLOGGED_TABLES,
+        _PUBLISHED: without_identity(connection.info.server_version),
+    }
+    facts = {name: _by_oid(connection, query, oids.values()) for name, query in queries.items()}
+    return {
+        object: info
+        and replace(info, extra={**info.extra, **{name: facts[name].get(oids[object], []) for name in queries}})
+        for object, info in found.items()
+    }
 
-    def more(object: ObjectName) -> dict[str, Any]:
-        return {
-            _EXTRA: used.get(object, []),
-            _COARSE: coarse.get(object),
-            _RULES: rules.get(object, []),
-            _UNLOGGED: unlogged.get(object, []),
-        }
 
-    return {object: info and replace(info, extra={**info.extra, **more(object)}) for object, info in found.items()}
+def _by_oid(connection: psycopg.Connection[Any], query: str, oids: Iterable[int]) -> dict[int, list[tuple[Any, ...]]]:
+    rows: dict[int, list[tuple[Any, ...]]] = {}
+    for oid, *facts in connection.execute(query.encode(), [list(oids)]).fetchall():
+        rows.setdefault(oid, []).append(tuple(facts))
+    return rows
 
 
 def refuse_key(info: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
     """See :meth:`flowctl.connectors.target.TargetRules.refuse_key`. Types that have several texts of one value (``1.0``
     and ``1.00``) are left to the commit, which compares the keys of a batch: such keys rarely meet."""
-    coarse: Mapping[str, tuple[str, str]] = info.extra.get(_COARSE) or {}
+    coarse = {column: why for column, *why in info.extra.get(_COARSE, ())}
     for name in key:
         column = info.column(name)
         if column is None or name not in coarse:
