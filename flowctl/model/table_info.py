@@ -39,6 +39,10 @@ def view_digest(query: str | None, version: str = "") -> str:
     return f"{version}/{hashlib.sha256(query.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
+#: How a :func:`view_digest` of a table's row-level policies begins. Unlike a view's query, they are always known.
+POLICIES = "policies "
+
+
 def same_view(one: str, other: str) -> bool:
     """Whether two digests may be of the same query: an unknown one matches any."""
     (of_one, _, query), (of_other, _, other_query) = one.partition("/"), other.partition("/")
@@ -97,7 +101,8 @@ class TableInfo:
     ``clock`` is the system's current time. ``extra`` is private to the connector that set it: JSON-safe values only.
     ``only_without`` maps each column that some files lack to the columns that only those files have; ``lacking`` each
     column that a file lacks that was not read yet, to the first such file. ``view`` is the :func:`view_digest` of the
-    query that makes its rows; empty for a table, and if the query is unknown.
+    query that makes its rows, or of the policies that hide some of them; empty for other tables, and if the query is
+    unknown.
     ``decoded_because``: why its rows cannot be passed on undecoded (:mod:`flowctl.connectors.undecoded`), in a system
     that can do that; empty if they can. ``reads_whole_rows``: the engine gets all columns, excluded ones too.
     """

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
-from flowctl.model.table_info import TableInfo, same_identity, same_view
+from flowctl.model.table_info import POLICIES, TableInfo, same_identity, same_view
 from flowctl.plan.partitions import recorded_partitions
 from flowctl.spec.spec import (
     ColumnRules,
@@ -64,7 +64,16 @@ def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterat
         filters = [_text(one.get("row_filter")) for one in both]
         is_filter = filters[0] != filters[1]
         yield f"row filter: {filters[0]} → {filters[1]}" if is_filter else "the source was published anew"
-    elif recorded.get("from") == wanted["from"] and not same_view(*(one.get("source_view", "") for one in both)):
+    elif recorded.get("from") == wanted["from"]:
+        yield from _of_view(recorded, wanted)
+
+
+def _of_view(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    before, now = (str(one.get("source_view", "")) for one in (recorded, wanted))
+    follows_rows = wanted["cursor"] is None or wanted["mode"] == "truncate"  # as in :func:`_view`
+    if before.startswith(POLICIES) and not follows_rows and (not now or not same_view(before, now)):
+        yield "row-level security shows other rows of the source"
+    elif not same_view(before, now):
         yield "the view has another query"
 
 
@@ -111,7 +120,8 @@ def _published(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
 
 
 def _view(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
-    """The view's query, if rows that were read stay as they are: all rows that are read in full follow it."""
+    """The view's query or the table's policies, if rows that were read stay as they are: all rows that are read in full
+    follow them."""
     if source is None or not source.view or table.cursor is None or table.mode == "truncate":
         return {}
     return {"source_view": source.view}

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.postgres.planner import foreign_scans
+from flowctl.connectors.postgres.policies import policy_digests
 from flowctl.connectors.postgres.types import NativeType, data_type, is_plain_text, portable
 from flowctl.model import types
 from flowctl.model.table_info import UNKNOWN, Column, ObjectName, RowEstimate, TableInfo, view_digest
@@ -53,6 +54,7 @@ def describe(connection: psycopg.Connection[Any], objects: Sequence[ObjectName])
     has_foreign = any(row[9] for row in rows)
     foreign = foreign_below(connection, [int(group[0][1]) for group in found.values()]) if has_foreign else {}
     views = _view_digests(connection, [int(group[0][1]) for group in found.values() if group[0][2] in ("v", "m")])
+    views |= policy_digests(connection, [int(group[0][1]) for group in found.values() if group[0][11]])
     return {
         object: _table_info(object, system, found[at], foreign, views) if at in found else None
         for at, object in enumerate(objects, 1)

@@ -271,6 +271,12 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
         return TableError(message, hint=f"ALTER ROLE {client.user} BYPASSRLS, or let the table's owner write it")
     if state.startswith("42501"):
         return TableError(message, hint=f"GRANT what is missing to {client.user}")
+    if state == "25006":  # the server gives the same error for both
+        why = f"the server is a standby, or default_transaction_read_only is on for {client.user}"
+        hint = f"Name the primary server, or: ALTER ROLE {client.user} RESET default_transaction_read_only"
+        return TableError(f"{message}: {why}", hint=hint)
+    if state == "55000" and "replica identity" in message:
+        return TableError(message, hint="ALTER TABLE … REPLICA IDENTITY FULL for this table, or add a primary key")
     if state.startswith(("08", "53", "57P", "40", "55P03", "25P03")) or _is_connection_failure(error, state):
         return TransientError(message, hint="Check that the server is up and can be reached")
     if NO_SUCH_SNAPSHOT in message:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from flowctl import delays
+from flowctl.connectors.postgres.publications import publishing_schemas
 from flowctl.connectors.postgres.session import POSTGRES, PostgresSession
 from flowctl.connectors.sql.commits import COMMIT_COLUMNS, COMMITS, commit_of, create_commits
 from flowctl.connectors.target import CommitLookup
@@ -26,9 +27,13 @@ def why_unwritable(connection: psycopg.Connection[Any], object: ObjectName, mode
     schema, there = schema_of(connection, object), schemas_of(connection, [object])[object]
     asked = {"schema": schema, "there": there, "table": object.parts[-1], "needed": _needed(mode)}
     row = connection.execute(_RIGHTS, asked).fetchone()
-    read_only, in_schema, in_database, on_table, user = row or (False, True, True, True, "")
-    if read_only:
-        return TableError(f"{object} cannot be written: the server is read-only", hint="Name the primary server")
+    assert row is not None
+    in_schema, in_database, on_table, user, is_read_only, is_standby, source = row
+    if is_standby:
+        return TableError(f"{object} cannot be written: the server is a standby", hint="Name the primary server")
+    if is_read_only:
+        reason = f"{object} cannot be written: default_transaction_read_only is on for {user}"
+        return TableError(reason, hint=_writable_again(source, user, connection.info.dbname))
     if in_schema is None and not in_database:
         hint = f"Create the schema {schema}, or: GRANT CREATE ON DATABASE … TO {user}"
         return TableError(f"{object} cannot be created: {user} may not create schemas in this database", hint=hint)
@@ -41,6 +46,22 @@ def why_unwritable(connection: psycopg.Connection[Any], object: ObjectName, mode
     return None
 
 
+def _writable_again(source: str, user: str, database: str) -> str:
+    """What ends default_transaction_read_only; ``source`` says where it is set, as `pg_settings` does."""
+    name, role, here = "default_transaction_read_only", POSTGRES.quoted(user), POSTGRES.quoted(database)
+    match source:
+        case "user":
+            return f"ALTER ROLE {role} RESET {name}"
+        case "database":
+            return f"ALTER DATABASE {here} RESET {name}"
+        case "database user":
+            return f"ALTER ROLE {role} IN DATABASE {here} RESET {name}"
+        case "client":
+            return f"Remove {name} from the connection's `options`"
+        case _:
+            return f"Set {name} = off in the server's configuration, or: ALTER ROLE {role} SET {name} = off"
+
+
 def _needed(mode: Mode) -> list[str]:
     """The rights on an existing table. A full refresh counts and deletes its rows in every mode; histories update rows
     that have columns of others."""
@@ -48,14 +69,14 @@ def _needed(mode: Mode) -> list[str]:
 
 
 _RIGHTS = """
-SELECT current_setting('transaction_read_only')::boolean,
-       (SELECT has_schema_privilege(s.oid, 'USAGE') AND has_schema_privilege(s.oid, 'CREATE')
+SELECT (SELECT has_schema_privilege(s.oid, 'USAGE') AND has_schema_privilege(s.oid, 'CREATE')
         FROM pg_namespace s WHERE s.nspname = %(schema)s),
        has_database_privilege(current_database(), 'CREATE'),
        (SELECT bool_and(has_table_privilege(c.oid, needed)) FROM unnest(%(needed)s::text[]) needed,
         pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
         WHERE s.nspname = %(there)s AND c.relname = %(table)s),
-       current_user
+       current_user, current_setting('transaction_read_only')::boolean, pg_is_in_recovery(),
+       (SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only')
 """
 
 
@@ -114,6 +135,13 @@ def missing_schemas(connection: psycopg.Connection[Any], objects: Sequence[Objec
     schemas = list(_schemas_to_make_in(connection, objects).values())
     rows = connection.execute("SELECT unnest(%s::text[]) EXCEPT SELECT nspname FROM pg_namespace", [schemas]).fetchall()
     return {name for (name,) in rows}
+
+
+def published_when_created(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> set[ObjectName]:
+    """Those whose updates or deletions are published from their creation on."""
+    schemas = _schemas_to_make_in(connection, objects)
+    publishing = publishing_schemas(connection, sorted(set(schemas.values())))
+    return {object for object, schema in schemas.items() if schema in publishing}
 
 
 def create_schema(name: str) -> str:

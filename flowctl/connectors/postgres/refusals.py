@@ -4,12 +4,13 @@ Only the commit shows which unique constraint refuses a row."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.postgres.client import Client
+from flowctl.connectors.postgres.publications import identify_by_all_columns, without_identity
 from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.sql import hindrances
 from flowctl.connectors.sql.hindrances import Constraint
@@ -25,8 +26,14 @@ if TYPE_CHECKING:
 
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _EXTRA = "dependants"
-#: Why a column takes different texts for equal, and the clauses of ALTER TABLE that end that; by column.
+#: The columns that take different texts for equal, each with its type and, if that is why, its collation.
 _COARSE = "coarse"
+#: Rules that execute something else for every row, each with the statement that they replace.
+_RULES = "rules"
+#: The tables with rows that a crash of the server removes: the table itself, its partitions and children.
+_UNLOGGED = "unlogged"
+#: The tables that are published without a replica identity, each with a statement that the server refuses.
+_PUBLISHED = "published_without_identity"
 #: How a column is used: by an object that must be dropped before its type changes; as a partition key, which cannot be
 #: dropped; by a foreign key of another table, which allows a wider type but no other.
 _USED, _PARTITION_KEY, _REFERRED_TO = "used", "partition key", "referred to"
@@ -46,10 +53,30 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
             "their sequence number",
             hint="Name a table in `to` whose partitions are all of this database",
         )
+    if unlogged := [name for (name,) in info.extra.get(_UNLOGGED, ())]:
+        return StoppedByPolicy(
+            f"{info.object} has unlogged rows ({some(unlogged)}): a crash of the server would empty it, but keep the "
+            "sequence number",
+            hint=f"ALTER TABLE {unlogged[0]} SET LOGGED",
+        )
     if info.extra.get("row_security") and (mode != "append" or replaces):
         return StoppedByPolicy(
             f"row-level security of {info.object} may hide rows from this user, and what it hides is written twice",
             hint="Let the table's owner or a user with BYPASSRLS write it",
+        )
+    if rules := [name for name, statement in info.extra.get(_RULES, ()) if statement in _statements(mode, replaces)]:
+        return StoppedByPolicy(
+            f"{info.object} has the rule {some(rules)}, which executes something else instead: rows would count as "
+            "written and not be in the table",
+            hint=f"Run `DROP RULE {rules[0]} ON {POSTGRES.table(info.object.parts)}`, or name another table in `to`",
+        )
+    if published := [
+        *{name: None for name, one in info.extra.get(_PUBLISHED, ()) if one in _statements(mode, replaces)}
+    ]:
+        return StoppedByPolicy(
+            f"{info.object} is published without a replica identity ({some(published)}): the server "
+            "refuses its updates and deletions",
+            hint=f"{identify_by_all_columns(published[0])}, or add a primary key",
         )
     if (following := info.extra.get("following")) and (replaces or mode == "scd2"):
         return StoppedByPolicy(
@@ -60,28 +87,47 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
     return None
 
 
+def _statements(mode: Mode, replaces: bool) -> tuple[str, ...]:
+    """What is executed on an existing table."""
+    if mode in ("merge", "scd2"):
+        return ("INSERT", "UPDATE", "DELETE")
+    return ("INSERT", "DELETE") if replaces else ("INSERT",)
+
+
 def with_dependants(
     connection: psycopg.Connection[Any], found: Mapping[ObjectName, TableInfo | None]
 ) -> dict[ObjectName, TableInfo | None]:
-    """The same tables, each with what :func:`refuse_change` and :func:`refuse_key` need. Two queries for all; not
-    needed for sources."""
-    oids = {info.identity.rpartition("/")[2]: object for object, info in found.items() if info is not None}
-    used: dict[ObjectName, list[tuple[str, str, str]]] = {}
-    for oid, column, how, name in connection.execute(_DEPENDANTS, [[*map(int, oids)]]) if oids else ():
-        used.setdefault(oids[str(oid)], []).append((column, how, name))
-    coarse: dict[ObjectName, dict[str, tuple[str, str]]] = {}
-    for oid, column, kind, collation in connection.execute(_COARSE_COLUMNS, [[*map(int, oids)]]) if oids else ():
-        coarse.setdefault(oids[str(oid)], {})[column] = (kind, collation)
+    """The same tables, each with what the functions of this module need. A few queries for all; not needed for
+    sources."""
+    oids = {object: int(info.identity.rpartition("/")[2]) for object, info in found.items() if info is not None}
+    if not oids:
+        return dict(found)
+    queries = {
+        _EXTRA: _DEPENDANTS,
+        _COARSE: _COARSE_COLUMNS,
+        _RULES: _REPLACING_RULES,
+        _UNLOGGED: _UNLOGGED_TABLES,
+        _PUBLISHED: without_identity(connection.info.server_version),
+    }
+    facts = {name: _by_oid(connection, query, oids.values()) for name, query in queries.items()}
     return {
-        object: info and replace(info, extra={**info.extra, _EXTRA: used.get(object, []), _COARSE: coarse.get(object)})
+        object: info
+        and replace(info, extra={**info.extra, **{name: facts[name].get(oids[object], []) for name in queries}})
         for object, info in found.items()
     }
+
+
+def _by_oid(connection: psycopg.Connection[Any], query: str, oids: Iterable[int]) -> dict[int, list[tuple[Any, ...]]]:
+    rows: dict[int, list[tuple[Any, ...]]] = {}
+    for oid, *facts in connection.execute(query.encode(), [list(oids)]).fetchall():
+        rows.setdefault(oid, []).append(tuple(facts))
+    return rows
 
 
 def refuse_key(info: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
     """See :meth:`flowctl.connectors.target.TargetRules.refuse_key`. Types that have several texts of one value (``1.0``
     and ``1.00``) are left to the commit, which compares the keys of a batch: such keys rarely meet."""
-    coarse: Mapping[str, tuple[str, str]] = info.extra.get(_COARSE) or {}
+    coarse = {column: why for column, *why in info.extra.get(_COARSE, ())}
     for name in key:
         column = info.column(name)
         if column is None or name not in coarse:
@@ -194,6 +240,27 @@ _COARSE_COLUMNS = """
     FROM kinds k JOIN pg_type t ON t.oid = k.type
     LEFT JOIN pg_collation c ON c.oid = k.collated AND NOT c.collisdeterministic
     WHERE c.oid IS NOT NULL OR t.typname = 'citext'
+"""
+#: A rule with a condition leaves rows to the original statement, whose number of rows then shows that some are missing.
+_REPLACING_RULES = """
+    SELECT ev_class::oid::bigint, quote_ident(rulename),
+        CASE ev_type WHEN '2' THEN 'UPDATE' WHEN '3' THEN 'INSERT' ELSE 'DELETE' END
+    FROM pg_rewrite
+    WHERE ev_class = ANY (%s::oid[]) AND is_instead AND ev_type IN ('2', '3', '4') AND ev_qual::text = '<>'
+        AND ev_enabled IN ('O', 'A')
+    ORDER BY 1, 2
+"""
+#: A partitioned table has no rows of its own.
+_UNLOGGED_TABLES = """
+    WITH RECURSIVE below(root, oid) AS (
+        SELECT o, o FROM unnest(%s::oid[]) AS o
+        UNION
+        SELECT b.root, i.inhrelid FROM below b JOIN pg_inherits i ON i.inhparent = b.oid
+    )
+    SELECT b.root::bigint, quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+    FROM below b JOIN pg_class c ON c.oid = b.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind = 'r' AND c.relpersistence = 'u'
+    ORDER BY 1, 2
 """
 #: Only an index without a condition or expressions, in the usual order, can become a constraint.
 _CONSTRAINT = """

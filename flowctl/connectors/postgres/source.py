@@ -75,9 +75,11 @@ class PostgresSource(DirectSource):
         info = request.info
         size = info.extra.get("heap") or info.rows.bytes or 0
         has_pages = info.extra.get("kind") in PAGED_KINDS and info.extra.get("whole", True)
-        return foreign.explained(info) or explain_splitting(
+        reading = foreign.explained(info) or explain_splitting(
             info, hints, size, has_pages=has_pages, is_increment=request.lower is not None
         )
+        hidden = "row-level security may hide rows from this user" if info.extra.get("row_security") else ""
+        return "; ".join(filter(None, (reading, hidden)))
 
     def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
         if not info.extra.get("populated", True):

@@ -21,6 +21,7 @@ from flowctl.connectors.postgres import catalog, commits, refusals
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.equal_keys import one_of_each
 from flowctl.connectors.postgres.modifiers import is_limited
+from flowctl.connectors.postgres.publications import identify_by_all_columns
 from flowctl.connectors.postgres.session import POSTGRES, PostgresSession
 from flowctl.connectors.postgres.staging import (
     Accepted,
@@ -85,6 +86,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
     capabilities: Capabilities
     dialect = POSTGRES
     _missing_schemas: set[str] = field(default_factory=set, repr=False, compare=False)
+    _published: set[ObjectName] = field(default_factory=set, repr=False, compare=False)
 
     @contextmanager
     def session(self) -> Iterator[PostgresSession]:
@@ -96,6 +98,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
             found = catalog.describe(connection, objects)
             if absent := [object for object, info in found.items() if info is None]:
                 self._missing_schemas.update(commits.missing_schemas(connection, absent))
+                self._published.update(commits.published_when_created(connection, absent))
             return refusals.with_dependants(connection, found)
 
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
@@ -113,9 +116,11 @@ class PostgresTarget(SqlTarget[PostgresSession]):
             return commits.why_unwritable(connection, object, mode)
 
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
-        """Includes the DDL of the schema, if that did not exist when the object was described."""
+        """Includes the DDL of the schema, if that did not exist when the object was described. A table that will be
+        published gets a replica identity, as flowctl gives it no key."""
         missing = self._missing_schemas.intersection(object.parts[:-1])
-        return [*map(commits.create_schema, missing), *super().create_statements(object, columns, layout)]
+        identity = [_identity(object)] if object in self._published else []
+        return [*map(commits.create_schema, missing), *super().create_statements(object, columns, layout), *identity]
 
     def native_type(self, column: Column) -> str:
         return column.portable
@@ -172,7 +177,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         with self.client.connect() as connection:
             there = catalog.describe(connection, [job.object])[job.object]
             schema = (commits.schema_of if there else commits.ensure_schema)(connection, job.object)
-        becomes = there is None and _is_content(job, columns)
+        becomes = there is None and _is_content(job, columns) and not _is_published(job)
         made = (
             future_table(self.client, schema, job) if becomes else stage_table(self.client, schema, job, columns, there)
         )
@@ -190,7 +195,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
             there = catalog.describe(connection, [job.object])[job.object]
             schema = (commits.schema_of if there else commits.ensure_schema)(connection, job.object)
         names = tuple(column.name for column in rows.columns)
-        becomes = there is None and bool(job.create) and job.mode != "scd2"
+        becomes = there is None and bool(job.create) and job.mode != "scd2" and not _is_published(job)
         constants = {} if becomes or job.mode in ("append", "truncate") else {OP_COLUMN: "U"}
         made = (
             future_table(self.client, schema, job)
@@ -242,6 +247,13 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         self.record_target(session, job)
         return RowCounts(read=staged.rows, inserted=staged.rows, updated=0, deleted=0)
 
+    def _complete(
+        self, session: PostgresSession, sidecar: ObjectName, there: TableInfo | None, columns: Sequence[Column]
+    ) -> None:
+        super()._complete(session, sidecar, there, columns)
+        if there is None and commits.published_when_created(session.connection, [sidecar]):
+            session.execute(_identity(sidecar))
+
     def prepare_table(self, session: PostgresSession, job: WriteJob) -> None:
         self._lock(session, job)
         is_added = job.mode == "append" and not job.replace
@@ -255,6 +267,16 @@ class PostgresTarget(SqlTarget[PostgresSession]):
             session.execute(f"LOCK TABLE ONLY {name} IN ROW EXCLUSIVE MODE")
         else:
             session.execute(f"LOCK TABLE {name} IN SHARE ROW EXCLUSIVE MODE")
+
+
+def _identity(object: ObjectName) -> str:
+    return identify_by_all_columns(POSTGRES.table(object.parts))
+
+
+def _is_published(job: WriteJob) -> bool:
+    """Whether the new table will be published. Its rows must then be inserted under its name, as subscribers know no
+    staging table."""
+    return _identity(job.object) in job.create
 
 
 def _is_content(job: WriteJob, staged: Sequence[Column]) -> bool:

@@ -231,6 +231,56 @@ def test_a_table_that_others_refer_to_is_replaced_where_that_touches_no_row_of_t
     assert _refused(postgres, "truncate", replaces=True) is None
 
 
+@pytest.mark.parametrize(
+    ("made", "unlogged"),
+    [
+        ("CREATE UNLOGGED TABLE t (id int)", "public.t"),
+        (PARTITIONED.replace("TABLE t_1", "UNLOGGED TABLE t_1"), "public.t_1"),
+        ('CREATE TABLE t (id int); CREATE UNLOGGED TABLE "T_1" () INHERITS (t)', 'public."T_1"'),
+    ],
+)
+def test_a_table_that_a_crash_would_empty_is_no_target(
+    database: psycopg.Connection[Any], postgres: Connector, made: str, unlogged: str
+) -> None:
+    database.execute(made.encode())
+    for mode in get_args(Mode):
+        refused = _refused(postgres, mode)
+        assert refused is not None
+        assert refused.message.startswith(f"public.t has unlogged rows ({unlogged}): a crash of the server would")
+        assert refused.hint == f"ALTER TABLE {unlogged} SET LOGGED"
+    database.execute(f"ALTER TABLE {unlogged} SET LOGGED".encode())
+    assert _refused(postgres, "merge") is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "refused"),
+    [
+        ("INSERT TO t DO INSTEAD INSERT INTO other VALUES (new.id)", {"append", "truncate", "merge", "scd2"}),
+        ("UPDATE TO t DO INSTEAD UPDATE other SET id = new.id", {"merge", "scd2"}),
+        ("DELETE TO t DO INSTEAD NOTHING", {"truncate", "merge", "scd2"}),
+        ("INSERT TO t WHERE new.id > 1 DO INSTEAD INSERT INTO other VALUES (new.id)", set()),  # see the rows' number
+        ("INSERT TO t DO ALSO INSERT INTO other VALUES (new.id)", set()),
+    ],
+)
+def test_a_table_with_a_rule_that_writes_elsewhere_is_no_target(
+    database: psycopg.Connection[Any], postgres: Connector, rule: str, refused: set[Mode]
+) -> None:
+    database.execute("CREATE TABLE t (id int); CREATE TABLE other (id int)")
+    database.execute(f'CREATE RULE "Away" AS ON {rule}'.encode())
+
+    def found() -> dict[Mode, StoppedByPolicy]:
+        errors = {mode: _refused(postgres, mode, replaces=mode == "truncate") for mode in get_args(Mode)}
+        return {mode: error for mode, error in errors.items() if error is not None}
+
+    stopped = found()
+    assert set(stopped) == refused
+    for error in stopped.values():
+        assert error.message.startswith('public.t has the rule "Away", which executes something else instead')
+        assert error.hint.startswith('Run `DROP RULE "Away" ON "public"."t"`')
+    database.execute('ALTER TABLE t DISABLE RULE "Away"')
+    assert not found()
+
+
 TRIGGERED = "CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS 'begin return new; end';"
 REFERRED_TO = "ALTER TABLE t ADD UNIQUE (n); CREATE TABLE y (a int REFERENCES t (n))"
 

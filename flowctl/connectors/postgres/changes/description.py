@@ -66,7 +66,7 @@ class _Published:
 @dataclass(frozen=True)
 class _Facts:
     """What only replication needs to know of a table. ``identity`` are the columns known of a row before its change,
-    ``below`` the tables that hold rows of it."""
+    ``hides_rows`` whether policies may hide rows from this user, ``below`` the tables that hold rows of it."""
 
     schema: str
     name: str
@@ -75,6 +75,7 @@ class _Facts:
     letter: str
     identity: tuple[str, ...]
     is_owned: bool
+    hides_rows: bool
     below: tuple[Below, ...] = ()
 
 
@@ -91,7 +92,7 @@ def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: S
     of_tables = [
         found
         for object, one in facts.items()
-        for found in (*_table_problems(object, one, published), *_problems_below(object, one, stream))
+        for found in (*_table_problems(object, one, published, server.user), *_problems_below(object, one, stream))
     ]
     unusable = {found.object for found in of_tables}
     usable = {object: one for object, one in facts.items() if object not in unusable}
@@ -204,7 +205,15 @@ def _facts(connection: psycopg.Connection[Any], infos: Mapping[ObjectName, Table
     others = below(connection, list(oids))
     return {
         oids[oid]: _Facts(
-            schema, name, kind, is_logged, letter, tuple(identity or ()), is_owned, tuple(others.get(oid, ()))
+            schema,
+            name,
+            kind,
+            is_logged,
+            letter,
+            tuple(identity or ()),
+            is_owned,
+            bool(infos[oids[oid]].extra["row_security"]),
+            tuple(others.get(oid, ())),
         )
         for oid, schema, name, kind, is_logged, letter, identity, is_owned in rows
     }
@@ -322,7 +331,9 @@ def _slot_problems(slot: _Slot | None, name: str, stream: StreamSpec) -> Iterato
         yield StreamProblem(what, f"Give the stream {stream.name} another `slot`")
 
 
-def _table_problems(object: ObjectName, facts: _Facts, published: _Published | None) -> Iterator[StreamProblem]:
+def _table_problems(
+    object: ObjectName, facts: _Facts, published: _Published | None, user: str
+) -> Iterator[StreamProblem]:
     table = f"{quoted(facts.schema)}.{quoted(facts.name)}"
     if facts.kind not in ("r", "p"):
         yield StreamProblem(f"{object} is no table: only tables have changes", "Exclude it, or read the tables", object)
@@ -333,6 +344,11 @@ def _table_problems(object: ObjectName, facts: _Facts, published: _Published | N
         # Publishing it would make the application's own updates and deletes fail.
         what = f"{object} has no replica identity, so its updates and deletions name no row"
         yield StreamProblem(what, f"Add a primary key, or: ALTER TABLE {table} REPLICA IDENTITY FULL", object)
+    if facts.hides_rows:
+        # The log has the changes of all rows: those of rows that were not read would update and delete nothing.
+        what = f"row-level security of {object} hides rows from {user}, but not their changes"
+        repair = f"ALTER ROLE {quoted(user)} BYPASSRLS, or connect as the owner of the table"
+        yield StreamProblem(what, repair, object)
     if facts.kind == "p" and published is not None and not published.via_root:
         what = f"the publication sends the partitions of {object} instead of the table"
         yield StreamProblem(what, "ALTER PUBLICATION … SET (publish_via_partition_root = true)", object)

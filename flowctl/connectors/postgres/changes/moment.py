@@ -30,7 +30,7 @@ from flowctl.connectors.postgres.source import snapshot_of
 from flowctl.connectors.source import Relation
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.stream import DirectMoment
-from flowctl.errors import Interrupted, TransientError
+from flowctl.errors import Interrupted, StoppedByPolicy, TransientError
 from flowctl.model.position import LsnPosition, lsn_from_text
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.spec.spec import ReadHints
@@ -61,6 +61,7 @@ class PostgresMoment(DirectMoment):
     ) -> Iterator[PostgresSnapshot]:
         with self.client.connect() as connection:
             _import(connection, self.snapshot_id)
+            _require_all_rows(connection, relation)
             held = take_moment(connection, relation, info.extra.get("kind"), is_foreign=False)
             with (
                 kept_alive(held),
@@ -115,6 +116,20 @@ def _import(connection: psycopg.Connection[Any], snapshot: str) -> None:
     connection.execute(settings.encode())
     if connection.info.server_version >= 170000:
         connection.execute("SET LOCAL transaction_timeout = 0")
+
+
+def _require_all_rows(connection: psycopg.Connection[Any], relation: Relation) -> None:
+    """The plan asks on the stream's connection: a standby's may have another user, and policies may be new."""
+    assert relation.object is not None, "a stream has tables"
+    name = ".".join(quoted(part) for part in relation.object.parts)
+    row = connection.execute("SELECT row_security_active(%s), current_user", [name]).fetchone()
+    assert row is not None
+    is_active, user = row
+    if is_active:
+        raise StoppedByPolicy(
+            f"row-level security of {relation.object} hides rows from {user}, but not their changes",
+            hint=f"ALTER ROLE {quoted(user)} BYPASSRLS, or connect as the owner of the table",
+        )
 
 
 def _create_slot(

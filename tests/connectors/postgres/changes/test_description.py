@@ -8,10 +8,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from flowctl.connectors.postgres.changes.moment import PostgresMoment
+from flowctl.connectors.source import Relation
 from flowctl.connectors.stream import StreamInfo
-from flowctl.model.table_info import ObjectName
+from flowctl.errors import StoppedByPolicy
+from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.plan.definition import definition
 from flowctl.plan.partitions import Moved, moved_partitions
+from flowctl.spec.spec import ReadHints
 from tests.connectors.postgres.changes.streaming import Captured
 from tests.plan.stream_worlds import stream_table
 from tests.services import postgres
@@ -130,6 +134,38 @@ def test_rows_of_other_tables_whose_changes_never_come(postgres_database: str, t
     assert unlogged.what == "the partition public.t1 of public.t is unlogged: its changes are not in the log"
     run(postgres_database, unlogged.repair)
     assert look(postgres_database, tmp_path).problems == ()
+
+
+def test_rows_that_policies_hide_from_the_snapshot(postgres_database: str, tmp_path: Path) -> None:
+    """The log has the changes of all rows. A policy that came after the plan, or one that applies to a standby's user,
+    is noticed by the snapshot."""
+    run(
+        postgres_database,
+        "CREATE TABLE t (id int PRIMARY KEY, region text); CREATE POLICY eu ON t USING (region = 'eu');"
+        "CREATE ROLE reader LOGIN REPLICATION PASSWORD 'reader'; GRANT SELECT ON t TO reader",
+    )
+    captured = Captured(postgres_database.replace("etl:etl-secret", "reader:reader"), tmp_path, [TABLE])
+
+    def problems() -> list[str]:
+        found = captured.source.describe_stream(captured.stream, [TABLE]).problems
+        return [one.repair for one in found if "row-level security of public.t hides rows from reader" in one.what]
+
+    spark: Any = None  # nothing is read
+    try:
+        assert problems() == []
+        run(postgres_database, "ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+        (repair,) = problems()
+        with captured.source.moment(captured.stream, [TABLE], creates_reader=False) as moment:
+            assert isinstance(moment, PostgresMoment)
+            read = moment.snapshot(spark, Relation(TABLE), TableInfo(TABLE, (), ""), ReadHints())
+            with pytest.raises(StoppedByPolicy, match="hides rows from reader, but not their changes"), read:
+                pass
+        run(postgres_database, repair.partition(",")[0])
+        assert problems() == []
+        run(postgres_database, "ALTER ROLE reader NOBYPASSRLS; ALTER TABLE t OWNER TO reader")
+        assert problems() == []
+    finally:
+        run(postgres_database, "DROP OWNED BY reader; DROP ROLE reader")
 
 
 def test_generated_columns_are_not_delivered(postgres_database: str, tmp_path: Path) -> None:
