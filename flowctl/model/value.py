@@ -59,7 +59,10 @@ def to_json(typed: TypedValue) -> dict[str, str]:
 
 
 def from_json(document: Mapping[str, Any]) -> TypedValue:
-    return from_text(types.parse(document["type"]), document["value"])
+    kind, text = document["type"], document["value"]
+    if not (isinstance(kind, str) and isinstance(text, str)):
+        raise ValueError(f"type and value are texts: {kind!r}, {text!r}")
+    return from_text(types.parse(kind), text)
 
 
 codec.has_form(TypedValue, to_json, from_json)
@@ -79,7 +82,7 @@ def from_text(kind: DataType, text: str) -> TypedValue:
     if kind == types.DATE:
         return TypedValue(kind, dt.date.fromisoformat(text))
     if kind in types.INTEGERS:
-        return TypedValue(kind, int(text))
+        return TypedValue(kind, _integer(text))
     if isinstance(kind, types.Decimal):
         return TypedValue(kind, decimal.Decimal(text))
     if kind in (types.FLOAT, types.DOUBLE):
@@ -87,3 +90,11 @@ def from_text(kind: DataType, text: str) -> TypedValue:
     if kind == types.STRING:
         return TypedValue(kind, text)
     raise ValueError(f"{kind} cannot be a cursor")
+
+
+def _integer(text: str) -> int:
+    """Drivers of databases fail with a larger one."""
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{text} is beyond the range of bigint")
+    return number

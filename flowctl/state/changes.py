@@ -125,7 +125,7 @@ def position_from_text(text: str, table: TableState, cursor_type: DataType | Non
             case _, CursorPosition(at):
                 return CursorPosition(value.from_text(at.type, text))
             case _, VersionPosition():
-                return VersionPosition(int(text))
+                return positions.from_json({"kind": "version", "version": int(text)})
     except (ValueError, KeyError, TypeError, ArithmeticError) as cause:
         raise UsageError(f"{text!r} is no position of this table: {cause}", hint=_WAYS) from cause
     known = cursor_type or _recorded_cursor_type(table)

@@ -54,6 +54,27 @@ def test_a_table_that_never_ran_takes_the_cursors_type() -> None:
         ("7", TableState()),
         ('{"kind": "tea"}', TableState()),
         ("{", TableState()),
+        *(
+            (f'{{"kind": "version", "version": {number}}}', TableState())
+            for number in ('"3"', "-1", "1.5", "true", 2**63)
+        ),
+        ("-3", TableState(position=VersionPosition(3))),
+        ('{"kind": "version", "version": 3, "table": 7}', TableState()),
+        ('{"kind": "cursor", "type": "int64", "value": 1.5}', TableState()),
+        ('{"kind": "cursor", "type": "string", "value": 7}', TableState()),
+        (str(2**63), TableState(position=SEVEN)),
+        ('{"kind": "cursor", "type": 7, "value": "7"}', TableState()),
+        ('{"kind": "cursor", "type": "int64", "value": "7", "ties": {"columns": [], "rows": []}}', TableState()),
+        ('{"kind": "cursor", "type": "int64", "value": "7", "tie_hashes": [1]}', TableState()),
+        ('{"kind": "offsets", "offsets": {"0": -1}}', TableState()),
+        ('{"kind": "offsets", "offsets": {"-1": 0}}', TableState()),
+        ('{"kind": "offsets", "offsets": [1]}', TableState()),
+        ('{"kind": "files", "files": [["a.csv", "12", "t"]]}', TableState()),
+        ('{"kind": "files", "log": 3, "count": 1}', TableState()),
+        ('{"kind": "upstream", "sequences": {"orders": null}}', TableState()),
+        ('{"kind": "landed", "batch": -1, "at": "", "since": ""}', TableState()),
+        ('{"kind": "lsn", "lsn": "-1/0"}', TableState()),
+        ('{"kind": "binlog", "at": 7}', TableState()),
     ],
 )
 def test_a_text_that_is_no_position_says_how_to_write_one(text: str, table: TableState) -> None:
