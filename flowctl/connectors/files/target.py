@@ -72,7 +72,8 @@ class FilesTarget(Target):
         """Looks into the folder: whether it is free, or has files like those that would be written."""
         refuse_columns(write.columns, write.layout.files)
         folder, replaces = self._folder(object), write.replaces or write.mode == "truncate"
-        _require_fitting(folder, folder.newest(), write.columns, write.layout, replaces=replaces)
+        manifest = folder.newest()
+        _require_fitting(folder, manifest, manifest.columns_with(write.columns), write.layout, replaces=replaces)
         return ""
 
     # Reading
@@ -114,7 +115,8 @@ class FilesTarget(Target):
         if isinstance(batch, OnEngine):
             batch = computed(batch.frame, batch, partial(self._buffer.folder, f"rows-{job.object}-{job.record.seq}"))
         folder = self._folder(job.object)
-        with new_files(folder, job.record, record_batches(batch), job.columns, layout) as files:
+        columns = job.columns if job.replaces_content else folder.newest().columns_with(job.columns)
+        with new_files(folder, job.record, record_batches(batch), columns, layout) as files:
             verify_total(job, files.rows)
             yield Staged(job, files)
 
@@ -206,13 +208,14 @@ def _next(folder: TableFolder, manifest: Manifest, job: WriteJob, files: NewFile
         raise TableError(
             f"there are no files of {job.object}", hint="Plan again: they were removed since the plan was made"
         )
-    _require_fitting(folder, manifest, job.columns, job.layout, replaces=job.replaces_content)
+    _require_fitting(folder, manifest, files.columns, job.layout, replaces=job.replaces_content)
+    columns = files.columns if job.replaces_content else manifest.columns_with(files.columns)
     record = identified(record, manifest.id or f"files:{uuid.uuid4()}")
     return Manifest(
         version=manifest.version + 1,
         id=record.target_id,
         dialect=dialect_of(job.layout.files),
-        columns=tuple(Column(column.name, column.type) for column in job.columns),
+        columns=tuple(Column(column.name, column.type) for column in columns),
         files=files.entries if job.replaces_content else (*manifest.files, *files.entries),
         commits=manifest.with_commit(record),
     )
