@@ -116,6 +116,8 @@ def position_from_text(text: str, table: TableState, cursor_type: DataType | Non
             if isinstance(given, OffsetsPosition) and isinstance(before, OffsetsPosition):
                 # a truncate stays applied, wherever the messages are read from
                 return replace(given, truncated=document.get("truncated", before.truncated))
+            if isinstance(given, CursorPosition):
+                return replace(given, at=value.from_person(given.at.type, document["value"]))
             return given
         match text, table.position:
             case "beginning", _:
@@ -123,7 +125,7 @@ def position_from_text(text: str, table: TableState, cursor_type: DataType | Non
             case "full", _:
                 return NoPosition()
             case _, CursorPosition(at):
-                return CursorPosition(value.from_text(at.type, text))
+                return CursorPosition(value.from_person(at.type, text))
             case _, VersionPosition():
                 return positions.from_json({"kind": "version", "version": int(text)})
     except (ValueError, KeyError, TypeError, ArithmeticError) as cause:
