@@ -135,6 +135,10 @@ class FilesTarget(Target):
         folder = self._buffer.folder(f"rejected-{job.object}-{job.record.seq}")
         replace_rejected(self._folder(job.object), frame, folder, job, since, through)
 
+    def clean_up(self, object: ObjectName) -> tuple[str, ...]:
+        folder = self._folder(object)
+        return _cleaned(folder, folder.newest())
+
     def _commit(self, job: WriteJob, files: NewFiles | None) -> Commit:
         """``files`` None: a void, which changes nothing else."""
         folder, record = self._folder(job.object), job.record
@@ -152,6 +156,7 @@ class FilesTarget(Target):
             crashpoints.reached("in_commit", record.table)
             if folder.create(next_one):
                 break
+        crashpoints.reached("before_clean", record.table)
         return self._confirmed(folder, next_one, manifest, job, files)
 
     def _confirmed(
@@ -166,11 +171,7 @@ class FilesTarget(Target):
                 hint="Find out who removes files here, and run again",
             )
         commit = already_committed(found, job.record)
-        warnings: tuple[str, ...] = ()
-        try:
-            folder.clean(newest)
-        except FlowctlError as error:
-            warnings = (f"{job.object}: files that are no longer needed could not be removed: {error.message}",)
+        warnings = _cleaned(folder, newest)
         if files is None:
             return commit
         deleted = before.rows if job.replaces_content else None
@@ -194,6 +195,15 @@ class FilesTarget(Target):
         if self.context.buffer is None:
             raise FlowctlError("files were opened as a target without a buffer", hint="Use `flowctl apply`")
         return self.context.buffer
+
+
+def _cleaned(folder: TableFolder, manifest: Manifest) -> tuple[str, ...]:
+    """Warnings: the commit stands."""
+    try:
+        folder.clean(manifest)
+    except FlowctlError as error:
+        return (f"{folder.path}: files that are no longer needed could not be removed: {error.message}",)
+    return ()
 
 
 def _next(folder: TableFolder, manifest: Manifest, job: WriteJob, files: NewFiles | None) -> Manifest:
