@@ -36,12 +36,14 @@ StreamPoint = Literal[
 ]
 #: The steps of a commit to a topic, in addition: all rows are sent; the transaction is committed.
 TopicPoint = Literal["in_transaction", "transaction_committed"]
+#: The step of a commit of files, in addition: the manifest is there, and the files that it replaces, too.
+FilesPoint = Literal["before_clean"]
 POINTS: tuple[Point, ...] = get_args(Point)
 STREAM_POINTS: tuple[StreamPoint, ...] = get_args(StreamPoint)
 TOPIC_POINTS: tuple[TopicPoint, ...] = get_args(TopicPoint)
 
 
-def reached(point: Point | StreamPoint | TopicPoint, table: str = "") -> None:
+def reached(point: Point | StreamPoint | TopicPoint | FilesPoint, table: str = "") -> None:
     """Sends this process SIGKILL, or the signal named by ``FLOWCTL_CRASH_WITH``, if ``FLOWCTL_CRASH_AT`` is ``point``
     or ``point:table``."""
     wanted = os.environ.get("FLOWCTL_CRASH_AT")

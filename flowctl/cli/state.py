@@ -16,6 +16,8 @@ from flowctl.errors import ExitCode, StoppedByPolicy, UsageError
 
 if TYPE_CHECKING:
     from flowctl.model.position import Position
+    from flowctl.model.types import DataType
+    from flowctl.plan.appending import Kind
     from flowctl.spec.spec import Spec, TableSpec
     from flowctl.state.document import StateDocument, TableState
 
@@ -51,7 +53,6 @@ def set_table(
     """Change where a table continues; its sequence number stays. append treats the rows at the position itself as
     written and reads the rows above it; merge and scd2 read those rows again. ID may be a stream for --batch."""
     from flowctl.cli import state_streams
-    from flowctl.state import changes
     from flowctl.state import document as documents
 
     if batch is not None:
@@ -73,8 +74,7 @@ def set_table(
     def change(document: StateDocument) -> StateDocument:
         table, again = known_table(spec, document, table_id), append_again
         if position is not None:
-            given = changes.position_from_text(position, table)
-            _require_kind(spec, table_id, table, given)
+            given = _position(spec, table_id, table, position)
         if accept_definition:
             document, appends_again = _accept(spec, document, table_id, has_position=position is not None)
             again = again or appends_again
@@ -118,7 +118,6 @@ def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
     from flowctl.plan.fills import columns_to_record
     from flowctl.plan.planning import observe_table
     from flowctl.plan.restored import unfinished_restoration
-    from flowctl.state import changes
     from flowctl.state import document as documents
     from flowctl.state.streams import with_adopted
 
@@ -146,8 +145,7 @@ def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
             if position == "now" and observed.positions == "files" and observed.watermark is not None:
                 given = observed.watermark.position
             else:
-                given = changes.position_from_text(position, before, column.type if column else None)
-            _require_kind(spec, table_id, before, given, table)
+                given = _position(spec, table_id, before, position, table, column.type if column else None)
             return documents.with_position(adopted, table_id, given)
         if place.stream:
             return with_adopted(document, adopted, table_id)
@@ -265,11 +263,31 @@ def _accept(spec: Spec, document: StateDocument, table_id: str, *, has_position:
     return acceptance.accepted(document, table_id, wanted), refused is not None
 
 
-def _require_kind(
-    spec: Spec, table_id: str, state: TableState, given: Position | None, table: TableSpec | None = None
-) -> None:
-    """Raises :class:`UsageError` for a position of another kind than the table's. A table of a pattern is checked
-    against its recorded definition; if none is recorded, the plan checks it."""
+def _position(
+    spec: Spec,
+    table_id: str,
+    state: TableState,
+    text: str,
+    table: TableSpec | None = None,
+    cursor_type: DataType | None = None,
+) -> Position | None:
+    """``text`` as a position of the table's kind; :class:`UsageError` for one of another kind."""
+    from flowctl.plan import appending
+    from flowctl.state import changes
+
+    kind = _kind(spec, table_id, state, table)
+    if kind is None:
+        return changes.position_from_text(text, state, cursor_type)
+    hint = f"Write {_POSITIONS[kind]}"
+    given = changes.position_from_text(text, state, cursor_type, is_version=kind == "version", hint=hint)
+    if not appending.is_of_kind(given, kind):
+        raise UsageError(f"{table_id} {_READ[kind]}: this is not a position for it", hint=hint)
+    return given
+
+
+def _kind(spec: Spec, table_id: str, state: TableState, table: TableSpec | None) -> Kind | None:
+    """What the table's positions consist of. For a table of a pattern, its recorded definition determines it; None if
+    none is recorded: then the plan checks it."""
     from flowctl.connectors import registry
     from flowctl.plan import appending
     from flowctl.plan.definition import definition
@@ -279,11 +297,9 @@ def _require_kind(
     source = wanted.get("from", {})
     connection = spec.connections.get(source.get("connection"))
     if connection is None and "sql" not in source:
-        return
+        return None
     can = registry.capabilities(connection.type).source if connection else None
-    kind = appending.kind_of(wanted, can.position if can else "none")
-    if not appending.is_of_kind(given, kind):
-        raise UsageError(f"{table_id} {_READ[kind]}: this is not a position for it", hint=f"Write {_POSITIONS[kind]}")
+    return appending.kind_of(wanted, can.position if can else "none")
 
 
 _READ = {
@@ -295,7 +311,8 @@ _READ = {
     "none": "is always read in full",
 }
 _POSITIONS = {
-    "cursor": "the cursor's value, or `beginning`",
+    "cursor": "the cursor's value, `beginning`, or JSON, which names the type: "
+    '`{"kind": "cursor", "type": "timestamp[us, tz=UTC]", "value": "2026-01-01T00:00:00Z"}`',
     "files": "`beginning`, JSON as in `flowctl state show --format json`, or, for `state adopt`, `now`: the "
     "existing files count as read",
     "offsets": '`beginning`, or JSON as in `flowctl state show`: `{"kind": "offsets", "offsets": {"0": 120}}`',

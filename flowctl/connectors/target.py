@@ -243,8 +243,7 @@ class TargetRules(ABC):
         return None
 
     def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
-        """Those of ``written`` whose type may alter a value: a write checks each and fails rather than store it
-        altered."""
+        """Those of ``written`` whose type may alter a value: a write checks each, and fails rather than alter it."""
         return []
 
     def partition_columns(self, there: TableInfo | None, layout: Layout, *, rebuilds: bool) -> tuple[str, ...]:
@@ -288,8 +287,7 @@ class Target(TargetRules):
 
     @abstractmethod
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
-        """The location of each object, equal for two names of one table; a sidecar has its table's location and its
-        suffix."""
+        """The location of each object, equal for two names of one table; a sidecar's is its table's with its suffix."""
 
     @abstractmethod
     def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
@@ -366,6 +364,10 @@ class Target(TargetRules):
         """Commits the job's sequence number without data, so that nothing else can be committed under it. None: that
         needs a table, and there is none, nor columns to create it with. Then a stale writer that creates the table
         makes it foreign to every other sequence number."""
+
+    def clean_up(self, object: ObjectName) -> tuple[str, ...]:
+        """Removes what an earlier run has left right after its commit, which was found; returns warnings."""
+        return ()
 
     def confirm_write(self, object: ObjectName, write: WriteShape, written: Sequence[str]) -> str:
         """Asks whoever decides it besides the target whether a run may write the columns ``written`` of ``write``, and

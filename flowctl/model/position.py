@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
@@ -14,7 +14,9 @@ from flowctl.text import counted
 
 #: Partitions of a topic whose offsets are written out.
 _LISTED = 4
-_LSN = re.compile(r"[0-9A-Fa-f]+/[0-9A-Fa-f]+")
+_LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+#: The greatest number that table formats, topics and file systems have.
+_GREATEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -184,8 +186,10 @@ Position = (
 
 def lsn_from_text(text: str) -> LsnPosition:
     """``ValueError`` for anything but ``16/B374D848``."""
-    high, _, low = text.partition("/")
-    return LsnPosition(int(high, 16) << 32 | int(low, 16))
+    match = _LSN.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no place in PostgreSQL's log")
+    return LsnPosition(int(match[1], 16) << 32 | int(match[2], 16))
 
 
 def comparable(one: Position, other: Position) -> bool:
@@ -248,35 +252,63 @@ def to_json(position: Position) -> dict[str, Any]:
 
 
 def from_json(document: Mapping[str, Any]) -> Position:
-    """Reads what :func:`to_json` wrote. Raises ``ValueError`` for an unknown kind (written by a newer flowctl)."""
+    """Reads what :func:`to_json` wrote. Raises ``ValueError`` for an unknown kind (written by a newer flowctl) and for
+    values that no source has; ``KeyError``, ``TypeError`` or ``ArithmeticError`` for other documents: people write
+    positions, too."""
     match document["kind"]:
         case "none":
             return NoPosition()
         case "cursor":
             return CursorPosition(value.from_json(document), _ties_from_json(document))
         case "files" if "log" in document:
-            return FileLogPosition(document["log"], document["count"])
+            return FileLogPosition(_text(document["log"]), _number(document["count"]))
         case "files":
             return codec.from_json(FilesPosition, document)
         case "version":
-            named = (document.get(key, "") for key in ("table", "stamp", "schema"))
-            return VersionPosition(document["version"], *named)
+            named = (_text(document.get(key, "")) for key in ("table", "stamp", "schema"))
+            return VersionPosition(_number(document["version"]), *named)
         case "upstream":
-            return UpstreamPosition(tuple(sorted(document["sequences"].items())))
+            sequences = _object(document["sequences"]).items()
+            return UpstreamPosition(tuple(sorted((table, _number(seq)) for table, seq in sequences)))
         case "lsn":
-            return lsn_from_text(document["lsn"])
+            return lsn_from_text(_text(document["lsn"]))
         case "binlog":
-            return replace(place_from_text(document["at"]), log=document.get("log", ""))
+            return replace(place_from_text(_text(document["at"])), log=_text(document.get("log", "")))
         case "landed":
-            return LandedPosition(document["batch"], document["at"], document["since"])
+            return LandedPosition(_number(document["batch"]), _text(document["at"]), _text(document["since"]))
         case "offsets":
-            offsets = sorted((int(key), int(at)) for key, at in document["offsets"].items())
-            return OffsetsPosition(tuple(offsets), document.get("truncated", ""))
+            listed = _object(document["offsets"]).items()
+            offsets = sorted((_number(int(partition)), _number(offset)) for partition, offset in listed)
+            return OffsetsPosition(tuple(offsets), _text(document.get("truncated", "")))
         case kind:
             raise ValueError(f"unknown position kind {kind!r}; a newer flowctl wrote it")
 
 
-codec.has_form(FileStamp, lambda stamp: [stamp.path, stamp.size, stamp.tag], lambda document: FileStamp(*document))
+def _number(given: object) -> int:
+    """``bool`` is an ``int`` of Python, and ``3`` is not ``"3"`` when it is compared."""
+    if type(given) is not int or not 0 <= given <= _GREATEST:
+        raise ValueError(f"{given!r} is no number from 0 to {_GREATEST}")
+    return given
+
+
+def _text(given: object) -> str:
+    if not isinstance(given, str):
+        raise ValueError(f"{given!r} is no text")
+    return given
+
+
+def _object(given: object) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{given!r} is no object")
+    return given
+
+
+def _stamp_from_json(document: Sequence[Any]) -> FileStamp:
+    path, size, tag = document
+    return FileStamp(_text(path), _number(size), _text(tag))
+
+
+codec.has_form(FileStamp, lambda stamp: [stamp.path, stamp.size, stamp.tag], _stamp_from_json)
 codec.has_form(Position, to_json, from_json)
 
 
@@ -290,13 +322,16 @@ def _ties_to_json(ties: Ties) -> dict[str, Any]:
 
 
 def _ties_from_json(document: Mapping[str, Any]) -> Ties | None:
-    gone = document.get("ties_may_be_gone", False)
+    gone = bool(document.get("ties_may_be_gone", False))
     match document:
-        case {"ties": {"columns": columns, "rows": counts}}:
-            read = (Column(name, types.parse(kind), as_text=bool(more)) for name, kind, *more in columns)
-            return Ties(tuple(sorted(counts.items())), tuple(read), gone)
+        case {"ties": {"columns": columns, "rows": rows}}:
+            read = (Column(_text(name), types.parse(_text(kind)), as_text=bool(more)) for name, kind, *more in columns)
+            counts = (
+                (row_hash, None if count is None else _number(count)) for row_hash, count in _object(rows).items()
+            )
+            return Ties(tuple(sorted(counts)), tuple(read), gone)
         case {"tie_hashes": hashes} if hashes is not None:
-            return Ties(tuple((row_hash, None) for row_hash in sorted(hashes)), may_be_gone=gone)
+            return Ties(tuple((row_hash, None) for row_hash in sorted(map(_text, hashes))), may_be_gone=gone)
         case _:
             return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import total_ordering
@@ -11,6 +12,9 @@ from typing import Any
 
 from flowctl.model import codec, types
 from flowctl.model.types import DataType
+
+#: A digit other than 0 beyond microseconds.
+_FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
 
 PythonValue = int | decimal.Decimal | float | str | dt.date | dt.datetime
 
@@ -59,7 +63,10 @@ def to_json(typed: TypedValue) -> dict[str, str]:
 
 
 def from_json(document: Mapping[str, Any]) -> TypedValue:
-    return from_text(types.parse(document["type"]), document["value"])
+    kind, text = document["type"], document["value"]
+    if not (isinstance(kind, str) and isinstance(text, str)):
+        raise ValueError(f"type and value are texts: {kind!r}, {text!r}")
+    return from_text(types.parse(kind), text)
 
 
 codec.has_form(TypedValue, to_json, from_json)
@@ -79,7 +86,7 @@ def from_text(kind: DataType, text: str) -> TypedValue:
     if kind == types.DATE:
         return TypedValue(kind, dt.date.fromisoformat(text))
     if kind in types.INTEGERS:
-        return TypedValue(kind, int(text))
+        return TypedValue(kind, _integer(text))
     if isinstance(kind, types.Decimal):
         return TypedValue(kind, decimal.Decimal(text))
     if kind in (types.FLOAT, types.DOUBLE):
@@ -87,3 +94,21 @@ def from_text(kind: DataType, text: str) -> TypedValue:
     if kind == types.STRING:
         return TypedValue(kind, text)
     raise ValueError(f"{kind} cannot be a cursor")
+
+
+def from_person(kind: DataType, text: str) -> TypedValue:
+    """As :func:`from_text`, of a bound that a person has written. Also raises ``ValueError`` for a timestamp that would
+    be moved: with a zone where the cursor has none, or with digits beyond microseconds."""
+    if kind == types.TIMESTAMP_NTZ and dt.datetime.fromisoformat(text).tzinfo is not None:
+        raise ValueError(f"{text} has a time zone, and the column has none")
+    if kind in (types.TIMESTAMP, types.TIMESTAMP_NTZ) and _FINER.search(text):
+        raise ValueError(f"{text} has digits beyond microseconds")
+    return from_text(kind, text)
+
+
+def _integer(text: str) -> int:
+    """Drivers of databases fail with a larger one."""
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{text} is beyond the range of bigint")
+    return number

@@ -31,18 +31,11 @@ def range_of(backfill: Backfill, kind: DataType, position: TypedValue, beginning
     """The rows of ``backfill`` up to ``position``, which has the type ``kind``. ``beginning`` is `cursor.start`. Raises
     ``ValueError`` or ``ArithmeticError`` for text that is no value of that type."""
     given = backfill.start if backfill.start is not None else beginning
-    first = _value(kind, given) if given is not None else None
+    first = value.from_person(kind, given) if given is not None else None
     if backfill.stop is None:
         return Range(first, position)
-    last = _before(_value(kind, backfill.stop))
+    last = _before(value.from_person(kind, backfill.stop))
     return Range(first, min(last, position), is_cut=position < last)
-
-
-def _value(kind: DataType, text: str) -> TypedValue:
-    """A time zone is given only to cursors that have one; without it, they are in UTC."""
-    if kind == types.TIMESTAMP_NTZ and dt.datetime.fromisoformat(text).tzinfo is not None:
-        raise ValueError(f"{text} has a time zone, and the column has none")
-    return value.from_text(kind, text)
 
 
 def _before(bound: TypedValue) -> TypedValue:

@@ -90,7 +90,7 @@ def _get_ready(stack: ExitStack, attempt: Attempt, run: RunContext) -> _Ready | 
     target = open_target(stack, run, table)
     newest = _newest(target, table, run)
     if found := _of_intent(newest, table.id, intent):
-        return AttemptResult(found, recovered=True)
+        return AttemptResult(found, recovered=True, warnings=target.clean_up(table.target.object))
     if isinstance(step, RecordOnly):
         raise StateConflict(
             f"{step.id}: the plan found sequence number {intent.seq} committed, but the target no longer has it"

@@ -24,6 +24,10 @@ FIELDS = (
 )  # fmt: skip
 
 
+_WAYS = (
+    "Write `beginning`, `full`, the cursor's value, or JSON as in `flowctl state show --format json`, such as "
+    '{"kind": "cursor", "type": "timestamp[us, tz=UTC]", "value": "2026-01-01T00:00:00Z"}'
+)
 #: In place of a table's id.
 _STREAM = "(stream)"
 
@@ -105,10 +109,17 @@ def _label(field: str) -> str:
     return "sequence number" if field == "seq" else field.replace("_", " ")
 
 
-def position_from_text(text: str, table: TableState, cursor_type: DataType | None = None) -> Position | None:
+def position_from_text(
+    text: str,
+    table: TableState,
+    cursor_type: DataType | None = None,
+    *,
+    is_version: bool = False,
+    hint: str = _WAYS,
+) -> Position | None:
     """Parses ``beginning``; ``full``, for a source that is always read in full; JSON as in `state show --format json`;
-    or the plain value of a cursor or version, of the type recorded for the table (or ``cursor_type``). Raises
-    :class:`UsageError` for anything else."""
+    or the plain value of a cursor or version, of the type recorded for the table (or ``cursor_type``, ``is_version``).
+    Raises :class:`UsageError` with ``hint`` for anything else."""
     try:
         if text.lstrip().startswith("{"):
             document = json.loads(text)
@@ -116,28 +127,24 @@ def position_from_text(text: str, table: TableState, cursor_type: DataType | Non
             if isinstance(given, OffsetsPosition) and isinstance(before, OffsetsPosition):
                 # a truncate stays applied, wherever the messages are read from
                 return replace(given, truncated=document.get("truncated", before.truncated))
+            if isinstance(given, CursorPosition):
+                return replace(given, at=value.from_person(given.at.type, document["value"]))
             return given
         match text, table.position:
             case "beginning", _:
                 return None
             case "full", _:
                 return NoPosition()
+            case _, recorded if is_version or isinstance(recorded, VersionPosition):
+                return positions.from_json({"kind": "version", "version": int(text)})
             case _, CursorPosition(at):
-                return CursorPosition(value.from_text(at.type, text))
-            case _, VersionPosition():
-                return VersionPosition(int(text))
+                return CursorPosition(value.from_person(at.type, text))
     except (ValueError, KeyError, TypeError, ArithmeticError) as cause:
-        raise UsageError(f"{text!r} is no position of this table: {cause}", hint=_WAYS) from cause
+        raise UsageError(f"{text!r} is no position of this table: {cause}", hint=hint) from cause
     known = cursor_type or _recorded_cursor_type(table)
     if known is None:
-        raise UsageError(f"{text!r}: the type of this table's position is not known", hint=_WAYS)
-    return position_from_text(json.dumps({"kind": "cursor", "type": str(known), "value": text}), table)
-
-
-_WAYS = (
-    "Write `beginning`, `full`, the cursor's value, or JSON as in `flowctl state show --format json`, such as "
-    '{"kind": "cursor", "type": "timestamp[us, tz=UTC]", "value": "2026-01-01T00:00:00Z"}'
-)
+        raise UsageError(f"{text!r}: the type of this table's position is not known", hint=hint)
+    return position_from_text(json.dumps({"kind": "cursor", "type": str(known), "value": text}), table, hint=hint)
 
 
 def _recorded_cursor_type(table: TableState) -> DataType | None:

@@ -57,7 +57,7 @@ def decode(data: bytes, name: str, read: Callable[[str], bytes | None]) -> State
                 raise ValueError(f"{content['shapes']} is not there")
             content["tables"] = shapes.join(content["tables"], blob)
         return _from_json(content)
-    except (ValueError, KeyError, TypeError) as cause:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as cause:
         raise _damaged(name, cause) from cause
 
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from flowctl.cli.main import run
 from flowctl.connectors import registry
@@ -288,6 +290,21 @@ def test_adopt_of_a_target_filled_from_files_takes_those_that_are_there_for_read
     assert path == "a.csv"
     plan = json.loads(shop.flowctl("plan", shop.spec, "--select", "lists", "--format", "json")[1])
     assert [(step["action"], step["reason"]) for step in plan["steps"]] == [("none", "no new files")]
+
+
+def test_a_table_of_versions_takes_a_number_though_none_is_recorded(shop: Shop) -> None:
+    for note in ("first", "second"):
+        write_deltalake(shop.folder / "lake" / "notes", pa.table({"note": [note]}), mode="append")
+    spec = SPEC.replace("connections:\n", "connections:\n  lake: {type: delta, path: lake}\n")
+    (shop.folder / "shop.yaml").write_text(spec + "  notes: {from: lake:notes, mode: append}\n")
+    sql(shop.folder / "copy.db", "CREATE TABLE notes (note TEXT)")
+    code, _, err = shop.state("adopt", "notes", "--position", "newest", "--yes")
+    assert (code, '{"kind": "version", "version": 12}' in err) == (ExitCode.USAGE, True), err
+    assert shop.state("adopt", "notes", "--position", "1", "--yes")[0] == ExitCode.OK
+    assert shop.state("reset", "notes", "--yes")[0] == ExitCode.OK
+    assert shop.state("set", "notes", "--position", "0", "--yes")[0] == ExitCode.OK
+    table = shop.json("state", "show", shop.spec, "notes")["table"]
+    assert table["position"] == {"kind": "version", "version": 0}
 
 
 def test_adopt_knows_the_tables_of_a_pattern(shop: Shop) -> None:

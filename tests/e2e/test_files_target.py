@@ -65,6 +65,16 @@ def test_killed_around_its_commit_in_s3_a_run_loses_and_doubles_nothing(
         assert len(table.data_files()) == len(table.manifest()["files"]), point
 
 
+def test_files_that_a_killed_run_has_replaced_are_removed_by_the_next(tmp_path: Path) -> None:
+    flow, table = Flow(tmp_path), Table(str(tmp_path / "out"))
+    add(write(flow), 1)
+    flow.apply(expect=0)
+    again = flow.apply("--full-refresh", "orders", env={"FLOWCTL_CRASH_AT": "before_clean"}, expect=None)
+    assert (again.code, len(table.data_files())) == (KILLED, 2)
+    flow.apply(expect=0)  # only records the commit
+    assert table.data_files() == [file["path"] for file in table.manifest()["files"]]
+
+
 @pytest.mark.full
 def test_a_plan_stops_where_the_folder_has_something_else(tmp_path: Path) -> None:
     flow = Flow(tmp_path)

@@ -7,13 +7,14 @@ import pytest
 from flowctl.errors import UsageError
 from flowctl.model import types
 from flowctl.model.position import CursorPosition, NoPosition, OffsetsPosition, Position, VersionPosition
-from flowctl.model.value import TypedValue
+from flowctl.model.value import TypedValue, from_text
 from flowctl.state import document as documents
 from flowctl.state.changes import differences, position_from_text, render
 from flowctl.state.document import TableState, new_document
 from tests.state.examples import DEFINITION, ID, UPDATED_AT, at, committed, intent
 
 SEVEN = CursorPosition(TypedValue(types.INT64, 7))
+LOCAL = CursorPosition(from_text(types.TIMESTAMP_NTZ, "2026-01-01"))
 RECORDED = TableState(definition=DEFINITION, schema=(ID, UPDATED_AT))
 
 
@@ -54,6 +55,31 @@ def test_a_table_that_never_ran_takes_the_cursors_type() -> None:
         ("7", TableState()),
         ('{"kind": "tea"}', TableState()),
         ("{", TableState()),
+        *(
+            (f'{{"kind": "version", "version": {number}}}', TableState())
+            for number in ('"3"', "-1", "1.5", "true", 2**63)
+        ),
+        ("-3", TableState(position=VersionPosition(3))),
+        ('{"kind": "version", "version": 3, "table": 7}', TableState()),
+        ('{"kind": "cursor", "type": "int64", "value": 1.5}', TableState()),
+        ('{"kind": "cursor", "type": "string", "value": 7}', TableState()),
+        (str(2**63), TableState(position=SEVEN)),
+        ("2026-01-01T02:00:00+05:00", TableState(position=LOCAL)),
+        ("2026-01-01T02:00:00.1234567", TableState(position=LOCAL)),
+        ("2026-01-01T02:00:00.0000001Z", TableState(position=at(20))),
+        ('{"kind": "cursor", "type": "timestamp[us]", "value": "2026-01-01T02:00:00Z"}', TableState()),
+        ('{"kind": "cursor", "type": 7, "value": "7"}', TableState()),
+        ('{"kind": "cursor", "type": "int64", "value": "7", "ties": {"columns": [], "rows": []}}', TableState()),
+        ('{"kind": "cursor", "type": "int64", "value": "7", "tie_hashes": [1]}', TableState()),
+        ('{"kind": "offsets", "offsets": {"0": -1}}', TableState()),
+        ('{"kind": "offsets", "offsets": {"-1": 0}}', TableState()),
+        ('{"kind": "offsets", "offsets": [1]}', TableState()),
+        ('{"kind": "files", "files": [["a.csv", "12", "t"]]}', TableState()),
+        ('{"kind": "files", "log": 3, "count": 1}', TableState()),
+        ('{"kind": "upstream", "sequences": {"orders": null}}', TableState()),
+        ('{"kind": "landed", "batch": -1, "at": "", "since": ""}', TableState()),
+        ('{"kind": "lsn", "lsn": "-1/0"}', TableState()),
+        ('{"kind": "binlog", "at": 7}', TableState()),
     ],
 )
 def test_a_text_that_is_no_position_says_how_to_write_one(text: str, table: TableState) -> None:

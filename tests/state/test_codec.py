@@ -110,6 +110,22 @@ def test_a_position_kind_of_a_newer_flowctl_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("position", "why"),
+    [
+        ({"kind": "version", "version": "3"}, "ValueError: '3' is no number from 0 to"),
+        ({"kind": "version", "version": -3}, "ValueError: -3 is no number from 0 to"),
+        ({"kind": "cursor", "type": "decimal128(9, 2)", "value": "many"}, "InvalidOperation"),
+        (["version", 3], "TypeError"),
+    ],
+)
+def test_a_position_that_no_source_has_is_damage(position: object, why: str) -> None:
+    document = whole_json()
+    document["tables"]["orders"]["position"] = position
+    with pytest.raises(AbortRun, match=rf"state/5\.json is damaged \({why}"):
+        decoded(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
     "data", [b"", b"{", b'{"format": 1}', b"[]", b"\xff\xfe"], ids=["empty", "cut off", "incomplete", "list", "binary"]
 )
 def test_a_damaged_document_says_what_to_do(data: bytes) -> None:

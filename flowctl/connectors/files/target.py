@@ -72,7 +72,8 @@ class FilesTarget(Target):
         """Looks into the folder: whether it is free, or has files like those that would be written."""
         refuse_columns(write.columns, write.layout.files)
         folder, replaces = self._folder(object), write.replaces or write.mode == "truncate"
-        _require_fitting(folder, folder.newest(), write.columns, write.layout, replaces=replaces)
+        manifest = folder.newest()
+        _require_fitting(folder, manifest, manifest.columns_with(write.columns), write.layout, replaces=replaces)
         return ""
 
     # Reading
@@ -114,7 +115,8 @@ class FilesTarget(Target):
         if isinstance(batch, OnEngine):
             batch = computed(batch.frame, batch, partial(self._buffer.folder, f"rows-{job.object}-{job.record.seq}"))
         folder = self._folder(job.object)
-        with new_files(folder, job.record, record_batches(batch), job.columns, layout) as files:
+        columns = job.columns if job.replaces_content else folder.newest().columns_with(job.columns)
+        with new_files(folder, job.record, record_batches(batch), columns, layout) as files:
             verify_total(job, files.rows)
             yield Staged(job, files)
 
@@ -133,6 +135,10 @@ class FilesTarget(Target):
         folder = self._buffer.folder(f"rejected-{job.object}-{job.record.seq}")
         replace_rejected(self._folder(job.object), frame, folder, job, since, through)
 
+    def clean_up(self, object: ObjectName) -> tuple[str, ...]:
+        folder = self._folder(object)
+        return _cleaned(folder, folder.newest())
+
     def _commit(self, job: WriteJob, files: NewFiles | None) -> Commit:
         """``files`` None: a void, which changes nothing else."""
         folder, record = self._folder(job.object), job.record
@@ -150,6 +156,7 @@ class FilesTarget(Target):
             crashpoints.reached("in_commit", record.table)
             if folder.create(next_one):
                 break
+        crashpoints.reached("before_clean", record.table)
         return self._confirmed(folder, next_one, manifest, job, files)
 
     def _confirmed(
@@ -164,11 +171,7 @@ class FilesTarget(Target):
                 hint="Find out who removes files here, and run again",
             )
         commit = already_committed(found, job.record)
-        warnings: tuple[str, ...] = ()
-        try:
-            folder.clean(newest)
-        except FlowctlError as error:
-            warnings = (f"{job.object}: files that are no longer needed could not be removed: {error.message}",)
+        warnings = _cleaned(folder, newest)
         if files is None:
             return commit
         deleted = before.rows if job.replaces_content else None
@@ -194,6 +197,15 @@ class FilesTarget(Target):
         return self.context.buffer
 
 
+def _cleaned(folder: TableFolder, manifest: Manifest) -> tuple[str, ...]:
+    """Warnings: the commit stands."""
+    try:
+        folder.clean(manifest)
+    except FlowctlError as error:
+        return (f"{folder.path}: files that are no longer needed could not be removed: {error.message}",)
+    return ()
+
+
 def _next(folder: TableFolder, manifest: Manifest, job: WriteJob, files: NewFiles | None) -> Manifest:
     """What follows ``manifest`` by this commit. Raises :class:`FlowctlError` if it is not what the intent was for."""
     record = job.record
@@ -206,13 +218,14 @@ def _next(folder: TableFolder, manifest: Manifest, job: WriteJob, files: NewFile
         raise TableError(
             f"there are no files of {job.object}", hint="Plan again: they were removed since the plan was made"
         )
-    _require_fitting(folder, manifest, job.columns, job.layout, replaces=job.replaces_content)
+    _require_fitting(folder, manifest, files.columns, job.layout, replaces=job.replaces_content)
+    columns = files.columns if job.replaces_content else manifest.columns_with(files.columns)
     record = identified(record, manifest.id or f"files:{uuid.uuid4()}")
     return Manifest(
         version=manifest.version + 1,
         id=record.target_id,
         dialect=dialect_of(job.layout.files),
-        columns=tuple(Column(column.name, column.type) for column in job.columns),
+        columns=tuple(Column(column.name, column.type) for column in columns),
         files=files.entries if job.replaces_content else (*manifest.files, *files.entries),
         commits=manifest.with_commit(record),
     )

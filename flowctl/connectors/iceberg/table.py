@@ -131,8 +131,8 @@ class OpenTable:
         return self.creation if self.creation is not None else self.handle.transaction()
 
     def info(self, object: ObjectName) -> TableInfo:
-        """``identity`` is the table's UUID. ``extra`` has ``partition_by``, ``files`` (how many) and ``target_size``
-        (bytes at which one is ended)."""
+        """``identity`` is the table's UUID. ``extra`` has ``partition_by``, ``files`` (how many), ``target_size``
+        (bytes at which one is ended), and ``has_equality_deletes`` if the newest snapshot has some."""
         from flowctl.connectors.iceberg.data_files import target_size
 
         rows = self.row_count
@@ -142,6 +142,7 @@ class OpenTable:
             "partition_by": list(self.partition_by),
             "files": self._total("total-data-files") or 0,
             "target_size": target_size(self.metadata),
+            **({"has_equality_deletes": True} if self._total("total-equality-deletes") else {}),
         }
         return TableInfo(object, self.columns, self.identity, version=self.version, rows=estimate, extra=extra)
 

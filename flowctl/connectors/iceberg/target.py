@@ -25,9 +25,10 @@ from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.connectors.restoration import Restorable, Restoration
 from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob
 from flowctl.engine.batch import Batch, OnEngine
-from flowctl.errors import FlowctlError
+from flowctl.errors import FlowctlError, StoppedByPolicy
 from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Column, ObjectName, TableInfo
@@ -65,6 +66,15 @@ class IcebergTarget(Target, Restorable):
                 what = f"an Iceberg table cannot be partitioned by {column.name}, which is {types.short(column.type)}"
                 return what, "Name another column under layout.partition_by"
         return None
+
+    def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
+        """PyIceberg does not list the files of a table with equality deletes; append needs no list."""
+        if (mode == "append" and not replaces) or not info.extra.get("has_equality_deletes"):
+            return None
+        return StoppedByPolicy(
+            f"{info.object} has rows that others deleted by their values (equality deletes), which flowctl cannot read",
+            hint="Let the engine that wrote it compact the table, then plan again",
+        )
 
     def nested_keys(self, engine: str, conf: Mapping[str, str]) -> bool:
         return False

@@ -280,6 +280,25 @@ def test_a_new_column_needs_a_header(tmp_path: Path) -> None:
                 more.write([{**row(2), "more": 7}], 2)
 
 
+@pytest.mark.parametrize("layout", [
+    *(FilesLayout(format) for format in COMPRESSIONS), FilesLayout("csv", header=False, null_value="-"),
+], ids=lambda layout: f"{layout.format}-{layout.header}")  # fmt: skip
+def test_an_append_keeps_the_columns_that_it_does_not_write(layout: FilesLayout, tmp_path: Path) -> None:
+    wider = Table(str(tmp_path), layout=layout, columns=(COLUMNS[0], Column("more", types.INT32), COLUMNS[1]))
+    wider.write([{**row(1), "more": 7}], 1)
+    columns = wider.manifest()["columns"]
+    replace(wider, columns=COLUMNS, lineage="lineage-2").write([row(2, "b")], 1)
+    assert wider.manifest()["columns"] == columns
+    if layout.format == "csv":
+        assert wider.rows() == [("1", "7", "a"), ("2", layout.null_value, "b")]
+        header = b'"id","more","note"\n'
+        assert [content.startswith(header) for content in wider.contents()] == [layout.header] * 2
+    else:
+        assert wider.rows() == [(1, 7, "a"), (2, None, "b")]
+    replace(wider, columns=COLUMNS).write([row(3)], 2, "truncate")
+    assert [column["name"] for column in wider.manifest()["columns"]] == ["id", "note"]
+
+
 @S3_IN_FULL
 def test_a_folder_with_files_of_others_is_left_alone(table: Table) -> None:
     table.put("theirs.parquet", b"PAR1")

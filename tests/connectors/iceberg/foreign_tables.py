@@ -101,7 +101,8 @@ def _commit_deletes(
     place = f"{table.location()}/metadata/snap-{id}.avro"
     with write_manifest_list(2, io.new_output(place), id, parent.snapshot_id, sequence, "null") as listed:
         listed.add_manifests([writer.to_manifest_file(), *parent.manifests(io)])
-    summary = Summary(Operation.DELETE, **{"added-delete-files": "1"})
+    totals = {"total-equality-deletes": str(rows.num_rows)} if equality_ids else {}
+    summary = Summary(Operation.DELETE, **{"added-delete-files": "1", **totals})
     snapshot = Snapshot(
         snapshot_id=id, parent_snapshot_id=parent.snapshot_id, sequence_number=sequence, manifest_list=place,
         summary=summary, schema_id=table.schema().schema_id,

@@ -8,7 +8,7 @@ all files of the table, the columns, and the newest commit of each ``(lineage, t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,10 @@ class Manifest:
 
     def with_commit(self, commit: Commit) -> Mapping[str, Commit]:
         return {**self.commits, _key(commit.lineage, commit.table): commit}
+
+    def columns_with(self, columns: Sequence[Column]) -> tuple[Column, ...]:
+        """Those of the table once ``columns`` are written without replacing its content: other flows may have more."""
+        return tuple({column.name: column for column in (*self.columns, *columns)}.values())
 
     @property
     def rows(self) -> int:

@@ -24,8 +24,9 @@ _SLICE_BYTES = 16 * 2**20
 
 @dataclass
 class NewFiles:
-    """Those of one attempt. ``written`` have all of their content."""
+    """Those of one attempt, which all have ``columns``. ``written`` have all of their content."""
 
+    columns: tuple[Column, ...]
     written: list[NewFile] = field(default_factory=list)
     rows: int = 0
 
@@ -53,7 +54,7 @@ def new_files(
     """Writes the rows of ``batches`` with exactly ``columns``; what a batch lacks is null. Files that are not published
     when the context ends are removed."""
     names = FileNames(record.seq, owner_of(record.lineage, record.table), layout.extension)
-    made, current, encode = NewFiles(), None, None
+    made, current, encode = NewFiles(tuple(columns)), None, None
     try:
         with folder.own_errors():
             for batch in fitted(batches, columns, min(_SLICE_BYTES, layout.file_bytes)):
