@@ -27,6 +27,12 @@ _LARGEST = Decimal("9" * 28 + "." + "9" * 10)
 _SMALLEST = Decimal("-" + "9" * 28 + "." + "9" * 10)
 _ODD_TEXT = "naïve 🦆 \"double\" 'single' \\ back\nline\ttab"
 
+#: The types of :data:`EXACT` that are not PostgreSQL's own.
+OWN_TYPES = """
+    CREATE EXTENSION hstore; CREATE EXTENSION citext; CREATE TYPE mood AS ENUM ('sad', 'happy');
+    CREATE TYPE pair AS (a int, b text); CREATE DOMAIN amount AS numeric(12,2);
+    CREATE DOMAIN price AS amount CHECK (VALUE > 0); CREATE DOMAIN codes AS char(3)[]
+"""
 #: SQL type, expected type, and pairs of SQL literal and the value Spark shall hold.
 EXACT: list[tuple[str, DataType, list[tuple[str, Any]]]] = [
     ("smallint", types.INT16, [("-32768", -32768), ("32767", 32767)]),
@@ -116,12 +122,7 @@ EXACT: list[tuple[str, DataType, list[tuple[str, Any]]]] = [
 @pytest.fixture
 def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(postgres_database, autocommit=True) as connection:
-        connection.execute(
-            "CREATE EXTENSION hstore; CREATE EXTENSION citext; CREATE TYPE mood AS ENUM ('sad', 'happy');"
-            "CREATE TYPE pair AS (a int, b text); CREATE DOMAIN amount AS numeric(12,2);"
-            "CREATE DOMAIN price AS amount CHECK (VALUE > 0);"
-            "CREATE DOMAIN codes AS char(3)[]; SET TimeZone = 'UTC'"
-        )
+        connection.execute(f"{OWN_TYPES}; SET TimeZone = 'UTC'")
         yield connection
 
 

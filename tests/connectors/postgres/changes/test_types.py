@@ -13,13 +13,8 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName
 from tests.connectors.postgres.changes.streaming import Captured
-from tests.connectors.postgres.test_types import EXACT
+from tests.connectors.postgres.test_types import EXACT, OWN_TYPES
 
-_TYPES = (
-    "CREATE EXTENSION hstore; CREATE EXTENSION citext; CREATE TYPE mood AS ENUM ('sad', 'happy');"
-    "CREATE TYPE pair AS (a int, b text); CREATE DOMAIN amount AS numeric(12,2);"
-    "CREATE DOMAIN price AS amount CHECK (VALUE > 0); CREATE DOMAIN address AS inet"
-)
 #: Beside the type table: what the output function writes otherwise than a cast to text.
 _MORE = [
     ("address", ["'10.0.0.1'", "'fe80::1'", "'10.0.0.0/8'"]),
@@ -38,7 +33,7 @@ def test_every_type_is_the_same_in_a_change_and_in_a_snapshot(postgres_database:
     kinds = [(native, [literal for literal, _ in values]) for native, _, values in EXACT] + _MORE
     height = max(len(literals) for _, literals in kinds) + 1
     with psycopg.connect(postgres_database, autocommit=True) as database:
-        database.execute(_TYPES)
+        database.execute(f"{OWN_TYPES}; CREATE DOMAIN address AS inet")
         columns = ", ".join(f"c{at} {native}" for at, (native, _) in enumerate(kinds))
         database.execute(f"CREATE TABLE every (row int PRIMARY KEY, {columns})")
         captured = Captured(postgres_database, tmp_path, [OBJECT])
