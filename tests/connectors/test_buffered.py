@@ -33,4 +33,4 @@ def test_a_read_that_misses_the_rows_of_a_folder_is_an_error(spark: SparkSession
     put(folder, THREE)
     folder.url += "-elsewhere"
     with pytest.raises(Exception, match=r"does not find the rows|PATH_NOT_FOUND"):
-        read_folder(spark, "id bigint", folder)
+        read_folder(spark, "id bigint", folder).collect()  # a client of a server does not look before
