@@ -39,8 +39,8 @@ SESSION_SETTINGS: Mapping[str, str] = {
     "lock_timeout": timeouts.milliseconds(timeouts.LOCK),
     "idle_in_transaction_session_timeout": "0",  # a snapshot's holder and its readers are idle; a commit is not
 }
-#: PostgreSQL's error for a snapshot whose transaction has ended.
-NO_SUCH_SNAPSHOT = "invalid snapshot identifier"
+#: PostgreSQL's error for a snapshot whose transaction has ended; the second wording since version 17.
+NO_SUCH_SNAPSHOT = re.compile(r'invalid snapshot identifier|snapshot "[^"]*" does not exist')
 #: Its error for a materialized view that has no rows yet, and what to do then.
 NOT_POPULATED, REFRESH = "has not been populated", "Run REFRESH MATERIALIZED VIEW for it"
 #: libpq's settings against network failures.
@@ -279,7 +279,7 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
         return TableError(message, hint="ALTER TABLE … REPLICA IDENTITY FULL for this table, or add a primary key")
     if state.startswith(("08", "53", "57P", "40", "55P03", "25P03")) or _is_connection_failure(error, state):
         return TransientError(message, hint="Check that the server is up and can be reached")
-    if NO_SUCH_SNAPSHOT in message:
+    if NO_SUCH_SNAPSHOT.search(message):
         return TransientError(f"{message}: it was lost with the connection that held it", hint="Wait: it starts again")
     if state == "2BP01" or (state == "0A000" and "cannot alter" in message):
         named = (error.diag.message_detail or "").partition("\n")[0]  # an object that uses a column: no value

@@ -227,7 +227,7 @@ def error_of_read(
             f"another session waits to change {info.object} (TRUNCATE, ALTER TABLE) and blocks the read",
             hint="Wait until that session is done: the read then starts again",
         )
-    if SNAPSHOT_LOST in text or NO_SUCH_SNAPSHOT in text:
+    if SNAPSHOT_LOST in text or NO_SUCH_SNAPSHOT.search(text):
         return TransientError(
             f"the snapshot of {info.object} was lost with its connection", hint="Wait: it starts again"
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
-from flowctl.connectors.postgres.client import SSL_MODES, client
-from flowctl.errors import AccessDenied, TableError
+from flowctl.connectors.postgres.client import SSL_MODES, client, from_driver
+from flowctl.errors import AccessDenied, TableError, TransientError
+from tests.services import postgres
+from tests.services.postgres_versions import VERSIONS, programs
 
 URL = "postgresql://etl:hunter2@db.example/shop"
 
@@ -35,6 +38,17 @@ def test_a_parameter_that_the_library_does_not_know(options: dict[str, object], 
     with pytest.raises(TableError) as caught:
         client(options)
     assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+@pytest.mark.full
+@pytest.mark.server
+@pytest.mark.parametrize("major", VERSIONS)
+def test_a_snapshot_that_was_lost_is_transient(major: int) -> None:
+    """A server's words for it differ by version."""
+    with postgres.cluster(programs(major)) as made, made.started() as server, psycopg.connect(server) as connection:
+        with pytest.raises(psycopg.Error) as error:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '00000005-00000002-1'")
+        assert isinstance(from_driver(error.value, client({"url": URL})), TransientError)
 
 
 def test_parameters_of_the_url_and_the_options() -> None:
