@@ -32,20 +32,19 @@ FIRST = "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES (
 THEN = "DELETE FROM t WHERE id = 2; UPDATE t SET v = 'x' WHERE id = 1; INSERT INTO t VALUES (4, NULL)"
 
 
+def execute(url: str, statement: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
 @pytest.fixture
 def flow(tmp_path: Path, postgres_database: str) -> Flow:
     made = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
     url = postgres_database.replace("etl-secret", "${secret:env:PG_PASSWORD}")
     made.write(SPEC.replace("URL", url))
     sqlite_script(tmp_path / "src.db", FIRST)
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE wide AS SELECT g AS id, 'w' AS v FROM generate_series(1, 9) g")
+    execute(postgres_database, "CREATE TABLE wide AS SELECT g AS id, 'w' AS v FROM generate_series(1, 9) g")
     return made
-
-
-def execute(url: str, statement: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(statement.encode())
 
 
 def identities(url: str) -> dict[str, str]:

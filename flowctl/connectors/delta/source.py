@@ -192,10 +192,7 @@ class DeltaCapture(VersionCapture):
         require_planned(bound, self.info.identity, stamp_of(self.location, bound.version), self.location.url)
 
     def _require_same(self, table: OpenTable) -> None:
-        if table.identity != self.info.identity:
-            raise StoppedByPolicy(
-                f"{self.location.url} was dropped and created again since the plan was made", hint="Plan again"
-            )
+        require_planned(VersionPosition(table.version, self.info.identity), table.identity, "", self.location.url)
 
 
 def _path(relation: Relation) -> str:

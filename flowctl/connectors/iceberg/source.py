@@ -142,9 +142,7 @@ class IcebergCapture(VersionCapture):
     def __post_init__(self) -> None:
         assert self.info.version is not None
         self._version = self.info.version
-        if self.newest.identity != self.info.identity:
-            what = f"{self.newest.place.shown} was dropped and created again since the plan was made"
-            raise StoppedByPolicy(what, hint="Plan again")
+        self._require_planned(VersionPosition(self._version, self.info.identity))
 
     def parts(self, request: ReadRequest, columns: tuple[Column, ...]) -> Iterator[Part]:
         lower, upper = (request.interval.lower, request.interval.upper) if request.interval else (None, None)
@@ -152,13 +150,15 @@ class IcebergCapture(VersionCapture):
             self._version = upper.version
         for bound in (lower, upper):
             if isinstance(bound, VersionPosition):
-                stamp = self.newest.stamp_of(bound.version)
-                require_planned(bound, self.newest.identity, stamp, self.newest.place.shown)
+                self._require_planned(bound)
         table = older_version(self.newest, self._version, self.info.extra.get(_SCHEMA))
         if isinstance(lower, VersionPosition):
             yield from range_between(lower, table).parts(columns, request)
         else:
             yield from map(Part, Scan(table, columns).all_rows())
+
+    def _require_planned(self, version: VersionPosition) -> None:
+        require_planned(version, self.newest.identity, self.newest.stamp_of(version.version), self.newest.place.shown)
 
 
 def _object(relation: Relation) -> ObjectName:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flowctl.model.table_info import POLICIES, view_digest
+from flowctl.connectors.postgres.session import POSTGRES
+from flowctl.model.table_info import POLICIES, ObjectName, view_digest
 
 if TYPE_CHECKING:
     import psycopg
@@ -21,6 +22,15 @@ def policy_digests(connection: psycopg.Connection[Any], oids: Sequence[int]) -> 
         rows = connection.execute(_POLICIES, [list(oids)]).fetchall()
     version = f"{POLICIES}{connection.info.server_version}"
     return {oid: view_digest(policies or "every row is hidden", version) for oid, policies in rows}
+
+
+def hidden_from_stream(object: ObjectName, user: str) -> tuple[str, str]:
+    """Why a table whose policies apply to ``user`` cannot be streamed, and what to do. The log has the changes of all
+    rows: those of rows that were not read would update and delete nothing."""
+    return (
+        f"row-level security of {object} hides rows from {user}, but not their changes",
+        f"ALTER ROLE {POSTGRES.quoted(user)} BYPASSRLS, or connect as the owner of the table",
+    )
 
 
 #: For SELECT and ALL. Names do not count, nor what their functions and subqueries return.

@@ -70,9 +70,8 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
             "written and not be in the table",
             hint=f"Run `DROP RULE {rules[0]} ON {POSTGRES.table(info.object.parts)}`, or name another table in `to`",
         )
-    if published := [
-        *{name: None for name, one in info.extra.get(_PUBLISHED, ()) if one in _statements(mode, replaces)}
-    ]:
+    unnamed = (name for name, one in info.extra.get(_PUBLISHED, ()) if one in _statements(mode, replaces))
+    if published := [*dict.fromkeys(unnamed)]:
         return StoppedByPolicy(
             f"{info.object} is published without a replica identity ({some(published)}): the server "
             "refuses its updates and deletions",

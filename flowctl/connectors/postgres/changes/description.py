@@ -12,6 +12,8 @@ from flowctl.connectors.postgres.changes.advice import advice, exhausted, limits
 from flowctl.connectors.postgres.changes.names import Publication, publication_of, slot_of
 from flowctl.connectors.postgres.changes.partitions import Below, below
 from flowctl.connectors.postgres.columns import quoted
+from flowctl.connectors.postgres.policies import hidden_from_stream
+from flowctl.connectors.postgres.publications import identify_by_all_columns
 from flowctl.connectors.stream import StreamInfo, StreamProblem
 from flowctl.model.position import lsn_from_text
 from flowctl.model.table_info import ObjectName, TableInfo, same_identity
@@ -343,12 +345,9 @@ def _table_problems(
     elif not facts.identity:
         # Publishing it would make the application's own updates and deletes fail.
         what = f"{object} has no replica identity, so its updates and deletions name no row"
-        yield StreamProblem(what, f"Add a primary key, or: ALTER TABLE {table} REPLICA IDENTITY FULL", object)
+        yield StreamProblem(what, f"Add a primary key, or: {identify_by_all_columns(table)}", object)
     if facts.hides_rows:
-        # The log has the changes of all rows: those of rows that were not read would update and delete nothing.
-        what = f"row-level security of {object} hides rows from {user}, but not their changes"
-        repair = f"ALTER ROLE {quoted(user)} BYPASSRLS, or connect as the owner of the table"
-        yield StreamProblem(what, repair, object)
+        yield StreamProblem(*hidden_from_stream(object, user), object)
     if facts.kind == "p" and published is not None and not published.via_root:
         what = f"the publication sends the partitions of {object} instead of the table"
         yield StreamProblem(what, "ALTER PUBLICATION … SET (publish_via_partition_root = true)", object)

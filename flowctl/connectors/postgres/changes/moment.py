@@ -24,6 +24,7 @@ from flowctl import crashpoints
 from flowctl.connectors.postgres.changes.replication import replication_connection, result_rows
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.columns import quoted, text_literal
+from flowctl.connectors.postgres.policies import hidden_from_stream
 from flowctl.connectors.postgres.reading import PostgresSnapshot
 from flowctl.connectors.postgres.snapshot import READER_SETTINGS, kept_alive, take_moment
 from flowctl.connectors.postgres.source import snapshot_of
@@ -126,10 +127,8 @@ def _require_all_rows(connection: psycopg.Connection[Any], relation: Relation) -
     assert row is not None
     is_active, user = row
     if is_active:
-        raise StoppedByPolicy(
-            f"row-level security of {relation.object} hides rows from {user}, but not their changes",
-            hint=f"ALTER ROLE {quoted(user)} BYPASSRLS, or connect as the owner of the table",
-        )
+        what, repair = hidden_from_stream(relation.object, user)
+        raise StoppedByPolicy(what, hint=repair)
 
 
 def _create_slot(
