@@ -74,8 +74,9 @@ def identified(record: Commit, target_id: str) -> Commit:
     """``record`` with the id of the existing target; raises :class:`StateConflict` if the intent was for another."""
     if record.target_id and not same_identity(record.target_id, target_id):
         raise StateConflict(
-            f"{record.table}: the target is now {target_id}, the intent was for {record.target_id}",
-            hint="Plan again, or `flowctl state adopt`: it was replaced or restored since",
+            f"{record.table}: the target was replaced since this sequence number was begun: its id is {target_id}, it "
+            f"was {record.target_id}",
+            hint="Plan again: the plan names the commands that take it over or replace it",
         )
     return replace(record, target_id=target_id)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
-from flowctl.model.types import DataType
+from flowctl.model.types import Array, DataType, Decimal
 
 #: Followed by the message, `` | `` and the hint; `run.failure` looks for it.
 PREFIX = "flowctl value refused: "
@@ -30,6 +30,20 @@ def refusal(column: str, native: str, kind: DataType, because: str = "", hint: s
     wanted = f"column {column} ({native})" if native else f"column {column}"
     hint = hint or f"Fix the value, or read the column as text with `columns: {{types: {{{column}: string}}}}`"
     return f"{PREFIX}{wanted} holds a value that is not exactly {short}{because} | {hint}"
+
+
+def no_counterpart(kind: DataType) -> str:
+    """The reason for :func:`refusal` where a column is read as ``kind`` without a conversion: what only its database
+    has values for. Empty if that is nothing."""
+    match kind:
+        case Array(item):
+            return f": arrays of arrays{no_counterpart(item).replace(':', ',') or ' have no counterpart'}"
+        case Decimal():
+            return ": NaN and infinity have no counterpart"
+        case types.DATE | types.TIMESTAMP | types.TIMESTAMP_NTZ:
+            return ": infinity and years outside 1 to 9999 have no counterpart"
+        case _:
+            return ""
 
 
 def file_hint(column: str) -> str:

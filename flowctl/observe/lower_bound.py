@@ -21,7 +21,7 @@ def read_from(cursor: Cursor, kind: DataType, recorded: Position | None) -> Type
         case CursorPosition(at):
             return before(retyped(at, kind), cursor.lag)
         case _:
-            return value.from_text(kind, cursor.start) if cursor.start is not None else None
+            return value.from_person(kind, cursor.start) if cursor.start is not None else None
 
 
 def retyped(bound: TypedValue, kind: DataType) -> TypedValue:

@@ -74,7 +74,8 @@ class _Following:
     interruption: Interruption
     _last: dict[str, float] = field(default_factory=dict)
     _error: FlowctlError | None = None
-    _code: int = ExitCode.OK
+    #: Of tables with ``every``, how the last run of each ended: those that run more often must not hide the others.
+    _codes: dict[str, int] = field(default_factory=dict)
 
     def run(self, stack: ExitStack, followed: list[str], has_scheduled: bool) -> RunResult:
         started, blobs, run_id = dt.datetime.now(dt.UTC), open_flow(self.spec), self.options.run_id
@@ -109,7 +110,7 @@ class _Following:
         outcomes = self._outcomes(followers)
         found = (*(one.error for one in followers), self._error)
         errors = [error for error in found if error is not None and not isinstance(error, Interrupted)]
-        code = ExitCode.first([exit_code(outcomes), self._code, *(error.exit_code for error in errors)])
+        code = ExitCode.first([exit_code(outcomes), *self._codes.values(), *(error.exit_code for error in errors)])
         record = new_record(run_id, plan, plan.lineage, plan.serial, started, outcomes, code, None)
         keep_record(blobs, record, self.audience.say)
         return RunResult(run_id, plan, code, record)
@@ -172,11 +173,11 @@ class _Following:
             run_id=new_run_id(),
             lock_timeout=_LOCK_TIMEOUT,
         )
-        failed: list[int] = []
+        failed: dict[str, int] = {}
 
         def listen(event: events.Event) -> None:
             if isinstance(event, events.TableFailed) and not self.interruption.stopping.is_set():
-                failed.append(event.error.exit_code)
+                failed[event.table] = event.error.exit_code
             if not isinstance(event, events.RunStarted):  # this process has one run that people see
                 self.audience.listener(event)
 
@@ -186,6 +187,12 @@ class _Following:
         finally:
             engine.renew(ids)
         if self.interruption.stopping.is_set():  # what it leaves to the next run is no failure; what failed before is
-            self._code = ExitCode.first([self._code, *failed])
+            self._codes |= failed
         else:
-            self._code = result.exit_code
+            self._codes |= dict.fromkeys(ids, result.exit_code) | dict.fromkeys(_done(result), ExitCode.OK)
+
+
+def _done(result: RunResult) -> list[str]:
+    """The tables that are as the source is, in a run that was not ended early."""
+    tables = result.record.tables if result.record is not None and result.error is None else ()
+    return [table.id for table in tables if table.outcome in ("committed", "unchanged")]

@@ -1,16 +1,13 @@
 """The state log of one flow: ``state/<serial>.json``. The highest serial is the current state; a write creates the
 next one.
 
-``latest.json`` only saves a listing: it may be missing, stale or invalid. The log is followed upwards from the serial
-in it; if that does not exist, the log is listed. Serials below the newest may be missing (pruned, or lost), which has
-no effect. There are no gaps above a serial that exists, because a new one is only created after the newest.
+The log is listed for each read: nothing else says which serial is the highest. A blob with its number could lag behind,
+and serials below the highest may be missing (pruned, or lost), which has no effect.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import itertools
-import json
 import os
 import re
 import socket
@@ -24,7 +21,6 @@ from flowctl.state.document import StateDocument, new_document
 from flowctl.storage.blobs import BlobInfo, BlobStore
 
 FOLDER = "state/"
-HINT = "latest.json"
 #: Pruning lists the log, so it is not done with every write.
 PRUNE_EVERY = 25
 
@@ -67,7 +63,7 @@ class StateStore:
     def read(self) -> StateDocument:
         """The newest document, or an empty one with a new lineage for a flow that never ran. Raises :class:`AbortRun`
         if the newest is damaged or was written by a newer flowctl."""
-        return self._from_hint() or self._from_listing() or new_document()
+        return self._get(self._newest_serial()) or new_document()
 
     def read_serial(self, serial: int) -> StateDocument:
         """The document of one kept serial; :class:`UsageError` if it does not exist."""
@@ -95,7 +91,6 @@ class StateStore:
         name = self._name(wanted.serial)
         if not self._create(name, encoded.document, wanted.write_id):
             raise self._conflict(wanted.serial)
-        self._point_at(wanted.serial)
         if wanted.serial % PRUNE_EVERY == 0:
             oldest = self.prune()
             if not self._prefix:  # the file logs are the flow's own
@@ -154,36 +149,8 @@ class StateStore:
             hint="Run again: what is committed already is found in the targets",
         )
 
-    def _from_hint(self) -> StateDocument | None:
-        document = self._get(self._read_hint())
-        if document is None:
-            return None
-        for serial in itertools.count(document.serial + 1):
-            following = self._get(serial)
-            if following is None:
-                break
-            document = following
-        # Serials between kept ones are pruned, so that a hint that lags behind may be followed by a gap.
-        newest = self._newest_serial()
-        return self._get(newest) if newest > document.serial else document
-
-    def _read_hint(self) -> int:
-        data = self.blobs.get(self._prefix + HINT)
-        try:
-            return int(json.loads(data)["serial"]) if data else 0
-        except (ValueError, KeyError, TypeError):
-            return 0
-
-    def _from_listing(self) -> StateDocument | None:
-        return self._get(self._newest_serial())
-
     def _newest_serial(self) -> int:
         return max((serial for serial, _ in self._list()), default=0)
-
-    def _point_at(self, serial: int) -> None:
-        # Racing writers may leave either one's serial, or none: this is only a hint.
-        self.blobs.delete(self._prefix + HINT)
-        self.blobs.create(self._prefix + HINT, json.dumps({"serial": serial}).encode())
 
     def _get(self, serial: int) -> StateDocument | None:
         data = self.blobs.get(self._name(serial)) if serial > 0 else None

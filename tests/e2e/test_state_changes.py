@@ -30,7 +30,6 @@ def restored_from_an_older_backup(flow: Flow) -> None:
     for file in log.glob("*.json"):
         if int(file.stem) > 2:
             file.unlink()
-    (flow.folder / "state/shop/latest.json").unlink()
 
 
 def lost(flow: Flow) -> None:

@@ -284,7 +284,11 @@ def test_a_recorded_value_is_read_in_the_type_the_column_has_now():
 
 @pytest.mark.parametrize(
     ("keys", "kind", "path"),
-    [({"lag": HOUR}, types.INT64, "cursor.lag"), ({"start": "yesterday"}, types.TIMESTAMP, "cursor.start")],
+    [
+        ({"lag": HOUR}, types.INT64, "cursor.lag"),
+        ({"start": "yesterday"}, types.TIMESTAMP, "cursor.start"),
+        ({"start": "2026-11-01T12:00:00+02:00"}, types.TIMESTAMP_NTZ, "cursor.start"),
+    ],
 )
 def test_bounds_that_mean_nothing_for_the_column_stop(keys, kind, path):
     info = source((Column("updated_at", kind),))

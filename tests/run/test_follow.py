@@ -33,7 +33,28 @@ def code_after(monkeypatch: pytest.MonkeyPatch, *, before: list[TableError], aft
     following = follow._Following(cast(Any, Mock()), options, audience, cast(Any, Mock()), interruption)
     following._run(["lines"], cast(Any, Mock()))
     assert following._error is None
-    return following._code
+    return ExitCode.first(list(following._codes.values()))
+
+
+def test_a_table_that_runs_more_often_does_not_hide_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_spec: Any, options: ApplyOptions, *_: Any) -> RunResult:
+        outcomes = {"hourly": outcome, "often": "committed"}
+        tables = [Mock(id=id, outcome=outcomes[id]) for id in options.plan.select]
+        code = ExitCode.TABLE if "hourly" in options.plan.select and outcome == "failed" else ExitCode.OK
+        return RunResult("run-1", cast(Plan, Mock()), code, cast(Any, Mock(tables=tables)))
+
+    monkeypatch.setattr(follow, "apply_beside", run)
+    audience = Audience(approve=Mock(), listener=Mock(), say=Mock())
+    following = follow._Following(
+        cast(Any, Mock()), ApplyOptions(PlanOptions()), audience, cast(Any, Mock()), Interruption()
+    )
+    outcome = "failed"
+    for ids in (["hourly", "often"], ["often"]):
+        following._run(ids, cast(Any, Mock()))
+        assert following._codes == {"hourly": ExitCode.TABLE, "often": ExitCode.OK}
+    outcome = "committed"
+    following._run(["hourly"], cast(Any, Mock()))
+    assert following._codes == {"hourly": ExitCode.OK, "often": ExitCode.OK}
 
 
 def test_a_table_whose_run_could_not_begin_is_due_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def modes(place: Path) -> dict[str, str]:
 def keep(state: Path) -> None:
     """All kinds of things that lie in a flow's folder."""
     blobs = open_store(str(state / "shop"), {})
-    for name in ("state/1.json", "latest.json", "runs/a.json", "files/b.json.gz", "files/retired/b.1"):
+    for name in ("state/1.json", "runs/a.json", "files/b.json.gz", "files/retired/b.1"):
         assert blobs.create(name, b"x")
     with Lease.acquire(blobs):
         pass

@@ -17,7 +17,7 @@ from flowctl.errors import AbortRun, StateConflict, UsageError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.state.document import StateDocument, new_document
-from flowctl.state.store import HINT, Retention, StateStore
+from flowctl.state.store import Retention, StateStore
 from flowctl.storage.blobs import BlobStore
 from tests.state.examples import committed
 from tests.storage.stores import StoreAddress
@@ -95,15 +95,6 @@ def test_of_sixty_four_racing_writers_no_update_is_lost(address: StoreAddress) -
     assert {name: document.table(name).seq for name in names} == dict.fromkeys(names, CHANGES)
 
 
-@pytest.mark.parametrize("hint", [b'{"serial": 1}', b'{"serial": 99}', b"nonsense", b"[]", None])
-def test_the_hint_may_be_stale_wrong_or_missing(blobs: BlobStore, hint: bytes | None) -> None:
-    document = written(StateStore(blobs), 3)
-    blobs.delete(HINT)
-    if hint is not None:
-        blobs.create(HINT, hint)
-    assert StateStore(blobs).read() == document
-
-
 def test_missing_numbers_below_the_newest_change_nothing(blobs: BlobStore) -> None:
     store = StateStore(blobs)
     document = written(store, 4)
@@ -157,17 +148,6 @@ def test_of_a_log_that_grows_fast_one_number_in_each_step_is_kept(tmp_path: Path
         os.utime(tmp_path / "state" / f"{serial}.json", (0, (now - age).timestamp()))
     store.prune()
     assert [version.serial for version in store.history()] == [20, 19, 18, 17, 16, 15, 14, 12, 9, 6, 3]
-
-
-def test_a_hint_that_lags_behind_pruned_numbers_does_not_hide_the_newest(tmp_path: Path) -> None:
-    """As a process leaves it that was suspended between its write and its hint."""
-    blobs = StoreAddress(str(tmp_path)).client()
-    store = StateStore(blobs)
-    newest = written(store, 20)
-    (tmp_path / "state" / "4.json").unlink()
-    blobs.delete(HINT)
-    blobs.create(HINT, json.dumps({"serial": 3}).encode())
-    assert store.read() == newest
 
 
 def test_two_logs_in_one_place_do_not_see_each_other(blobs: BlobStore) -> None:

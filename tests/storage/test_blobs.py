@@ -74,10 +74,10 @@ def test_modified_is_aware_and_of_one_clock(blobs: BlobStore) -> None:
 
 
 def test_a_deleted_name_can_be_created_again(blobs: BlobStore) -> None:
-    blobs.create("latest.json", b"1")
-    blobs.delete("latest.json")
-    assert blobs.create("latest.json", b"2") is True
-    assert blobs.get("latest.json") == b"2"
+    blobs.create("state/1.json", b"1")
+    blobs.delete("state/1.json")
+    assert blobs.create("state/1.json", b"2") is True
+    assert blobs.get("state/1.json") == b"2"
 
 
 def test_of_sixteen_racing_creators_exactly_one_wins(address: StoreAddress) -> None:
@@ -121,8 +121,8 @@ def test_a_store_that_is_not_there_says_where_to_look() -> None:
     address = StoreAddress(
         "s3://nowhere/x", {"s3://nowhere": {"endpoint": "http://127.0.0.1:9", "region": "us-east-1"}}
     )
-    with pytest.raises(AbortRun, match=r"cannot read s3://nowhere/x/latest.json") as failure:
-        address.client().get("latest.json")
+    with pytest.raises(AbortRun, match=r"cannot read s3://nowhere/x/state/1.json") as failure:
+        address.client().get("state/1.json")
     assert "storage" in failure.value.hint
 
 

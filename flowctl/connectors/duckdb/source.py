@@ -13,7 +13,7 @@ from flowctl.connectors.duckdb import MAIN, catalog
 from flowctl.connectors.duckdb.columns import exact
 from flowctl.connectors.duckdb.conditions import OWN_ZONE
 from flowctl.connectors.duckdb.database import open_database, translated
-from flowctl.connectors.refusal import refusal, refused
+from flowctl.connectors.refusal import no_counterpart, refusal, refused
 from flowctl.connectors.source import HighWatermark, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import Condition
 from flowctl.connectors.sql.file_source import FileSource
@@ -24,6 +24,7 @@ from flowctl.connectors.sql.source import (
 )
 from flowctl.connectors.survey import Details, Survey, Wanted, survey_tables
 from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.model.value import TypedValue, from_text
 
@@ -129,8 +130,7 @@ class DuckdbCapture(SqlCapture):
     def _require_calendar(self, values: pa.Array, column: Column) -> None:
         """Refuses infinity and years outside 1 to 9999, which Arrow reads as other days than its readers do."""
         if not _is_in_calendar(values):
-            because = ": infinity and years outside 1 to 9999 have no counterpart"
-            raise refused_value(self.here[column.name], column, because)
+            raise refused_value(self.here[column.name], column, no_counterpart(types.DATE))
 
 
 def refused_value(here: Column, wanted: Column, because: str) -> TableError:

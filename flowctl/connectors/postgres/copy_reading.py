@@ -15,7 +15,7 @@ from flowctl.connectors.buffered import read_folder
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.columns import texts_of
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
-from flowctl.connectors.refusal import refusal
+from flowctl.connectors.refusal import no_counterpart, refusal
 from flowctl.connectors.sql import timeouts
 from flowctl.connectors.sql.parts import Parts, Transfer, nth
 from flowctl.engine.session import most_at_once
@@ -90,7 +90,11 @@ def _reader(
         init_statement,
         queries=[f"SELECT {names} FROM ({selected}) AS source WHERE {predicate}" for predicate in parts.predicates],
         fields=[
-            Field(one.column.name, arrow_type(one.column.type), refusal(one.column.name, one.native, one.column.type))
+            Field(
+                one.column.name,
+                arrow_type(one.column.type),
+                refusal(one.column.name, one.native, one.column.type, no_counterpart(one.column.type)),
+            )
             for one in parts.transfers
         ],
         silence=timeouts.EXECUTOR_SILENCE,

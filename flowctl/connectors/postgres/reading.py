@@ -15,7 +15,7 @@ from flowctl.connectors.postgres.jdbc_reading import jdbc_frame
 from flowctl.connectors.postgres.planner import Planned, planned
 from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST, HeldSnapshot
 from flowctl.connectors.preconditions import require_unaltered
-from flowctl.connectors.refusal import refusal, refused
+from flowctl.connectors.refusal import no_counterpart, refusal, refused
 from flowctl.connectors.source import ReadRequest, Relation, Snapshot
 from flowctl.connectors.sql.conditions import Condition
 from flowctl.connectors.sql.parts import INTEGERS, Cut, Parts, number_ranges, ranges_between, splitting
@@ -259,7 +259,10 @@ def _not_finite(client: Client, held: HeldSnapshot, relation: Relation, info: Ta
         tests = ", ".join(f"bool_or({test})" for _, test in suspects)
         row = connection.execute(f"SELECT {tests} FROM {COMPARISONS.from_clause(relation)}").fetchone()
     found = [column for (column, _), hit in zip(suspects, row or (), strict=True) if hit]
-    return refused(refusal(found[0].name, found[0].native, found[0].type)) if found else None
+    if not found:
+        return None
+    first = found[0]
+    return refused(refusal(first.name, first.native, first.type, no_counterpart(first.type)))
 
 
 def _is_not_finite(column: Column) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
-from flowctl.connectors.refusal import refusal
+from flowctl.connectors.refusal import no_counterpart, refusal
 from flowctl.connectors.sql.parts import Parts, Transfer, nth
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -68,7 +68,7 @@ def _rebuilt(at: int, arriving: Transfer) -> Expression:
 
     column = arriving.column
     value = f.col(nth(at))
-    failed = f.raise_error(f.lit(refusal(column.name, arriving.native, column.type)))
+    failed = f.raise_error(f.lit(refusal(column.name, arriving.native, column.type, no_counterpart(column.type))))
     match column.type:
         case types.DATE:
             known = value.between(_FIRST_DAY, _LAST_DAY)

@@ -218,7 +218,9 @@ def test_what_no_type_can_hold_is_refused_by_column_and_type(
     with pytest.raises(TableError, match=r"column bad \(.*\) holds a value that is not exactly") as refused:
         spark_rows(spark, postgres.source, table("public", "odd"))
     assert "columns: {types: {bad: string}}" in refused.value.hint
-    assert value.strip("'{}") not in str(refused.value)
+    what, _, why = refused.value.message.partition(": ")
+    assert value.strip("'{}") not in what
+    assert why.endswith((" have no counterpart", "the array does not begin at index 1"))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.postgres.types import NativeType, data_type
-from flowctl.connectors.refusal import error_of, refusal
+from flowctl.connectors.refusal import error_of, no_counterpart, refusal
 from flowctl.connectors.text_columns import TIMES, as_number, from_text, unchanged
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -35,7 +35,8 @@ def typed(texts: pa.Array, wanted: Column, native: str, base: str) -> pa.Array:
     try:
         return _typed(texts, wanted, base)
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError):
-        why = ": the array does not begin at index 1" if _has_bounds(texts, wanted) else ""
+        as_it_is = no_counterpart(wanted.type) if data_type(NativeType(base, -1)) == wanted.type else ""
+        why = ": the array does not begin at index 1" if _has_bounds(texts, wanted) else as_it_is
         raise error_of(refusal(wanted.name, native, wanted.type, why).partition(": ")[2]) from None
 
 
