@@ -4,7 +4,7 @@ Only the commit shows which unique constraint refuses a row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -96,8 +96,7 @@ def _statements(mode: Mode, replaces: bool) -> tuple[str, ...]:
 def with_dependants(
     connection: psycopg.Connection[Any], found: Mapping[ObjectName, TableInfo | None]
 ) -> dict[ObjectName, TableInfo | None]:
-    """The same tables, each with what the functions of this module need. A few queries for all; not needed for
-    sources."""
+    """The same tables, each with what the functions of this module need. One query for all; not needed for sources."""
     oids = {object: int(info.identity.rpartition("/")[2]) for object, info in found.items() if info is not None}
     if not oids:
         return dict(found)
@@ -108,19 +107,19 @@ def with_dependants(
         _UNLOGGED: _UNLOGGED_TABLES,
         _PUBLISHED: without_identity(connection.info.server_version),
     }
-    facts = {name: _by_oid(connection, query, oids.values()) for name, query in queries.items()}
+    # As JSON, a row of each keeps its own columns.
+    asked = " UNION ALL ".join(
+        f"SELECT '{name}', row_to_json(q) FROM ({query}) AS q" for name, query in queries.items()
+    )
+    facts: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
+    for name, row in connection.execute(asked.encode(), [list(oids.values())] * len(queries)).fetchall():
+        oid, *values = row.values()
+        facts.setdefault((name, oid), []).append(tuple(values))
     return {
         object: info
-        and replace(info, extra={**info.extra, **{name: facts[name].get(oids[object], []) for name in queries}})
+        and replace(info, extra={**info.extra, **{name: facts.get((name, oids[object]), []) for name in queries}})
         for object, info in found.items()
     }
-
-
-def _by_oid(connection: psycopg.Connection[Any], query: str, oids: Iterable[int]) -> dict[int, list[tuple[Any, ...]]]:
-    rows: dict[int, list[tuple[Any, ...]]] = {}
-    for oid, *facts in connection.execute(query.encode(), [list(oids)]).fetchall():
-        rows.setdefault(oid, []).append(tuple(facts))
-    return rows
 
 
 def refuse_key(info: TableInfo, key: Sequence[str]) -> tuple[str, str] | None:
