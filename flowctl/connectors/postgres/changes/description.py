@@ -207,15 +207,15 @@ def _facts(connection: psycopg.Connection[Any], infos: Mapping[ObjectName, Table
     others = below(connection, list(oids))
     return {
         oids[oid]: _Facts(
-            schema,
-            name,
-            kind,
-            is_logged,
-            letter,
-            tuple(identity or ()),
-            is_owned,
-            bool(infos[oids[oid]].extra["row_security"]),
-            tuple(others.get(oid, ())),
+            schema=schema,
+            name=name,
+            kind=kind,
+            is_logged=is_logged,
+            letter=letter,
+            identity=tuple(identity or ()),
+            is_owned=is_owned,
+            hides_rows=bool(infos[oids[oid]].extra["row_security"]),
+            below=tuple(others.get(oid, ())),
         )
         for oid, schema, name, kind, is_logged, letter, identity, is_owned in rows
     }
