@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,8 @@ class Readers:
 @dataclass
 class Lives:
     """How long runs live, in seconds at most. On a busy machine a pass takes many times as long as on an idle one, so
-    all live longer once five in a row were killed: whatever they take, some come to their end."""
+    all live longer once five in a row were killed: whatever they take, some come to their end. The last that did shows
+    how long the next need."""
 
     chosen: random.Random
     longest: float = 6.0
@@ -92,6 +94,7 @@ class Lives:
 
     def spend(self, flow: Flow) -> int | None:
         """Kills a run at random; its exit code if it was faster."""
+        started = time.monotonic()
         process = flow.start("apply", "flow.yaml")
         try:
             process.communicate(timeout=0.3 + self.chosen.random() * self.longest)
@@ -102,7 +105,7 @@ class Lives:
             if self.in_a_row % 5 == 0:
                 self.longest *= 2
             return None
-        self.in_a_row = 0
+        self.in_a_row, self.longest = 0, max(6.0, 1.5 * (time.monotonic() - started))
         return process.returncode
 
 
