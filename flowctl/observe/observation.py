@@ -12,23 +12,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from flowctl.connectors.base import Connector
-from flowctl.connectors.source import HighWatermark, Relation, Source, WatermarkRequest
+from flowctl.connectors.source import HighWatermark, Source
 from flowctl.connectors.stream import StreamInfo
 from flowctl.connectors.target import CommitLookup, Target, TargetRules
 from flowctl.errors import FlowctlError, StoppedByPolicy
 from flowctl.model.commit import Commit
-from flowctl.model.position import CursorPosition, NoPosition, Position
+from flowctl.model.position import NoPosition
 from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Estimate, ObjectName, TableInfo
 from flowctl.observe.asking import Answer, Connections, Key, ask_for_each, in_parallel
 from flowctl.observe.discovery import Discovery
 from flowctl.observe.file_logs import files_read, files_written, pending_log
 from flowctl.observe.letters import with_letters
-from flowctl.observe.lower_bound import read_from, retyped
 from flowctl.observe.metadata import with_metadata
-from flowctl.observe.ranges import range_of
-from flowctl.observe.relations import blame, relation, without_cursor
+from flowctl.observe.relations import blame, relation
 from flowctl.observe.streams import former_streams, recorded_streams, stream_source, with_info
+from flowctl.observe.watermarks import watermark_request
 from flowctl.observe.world import Observed, PositionKind, World
 from flowctl.resolve.places import owner_name, sidecars_of
 from flowctl.resolve.resolve import Resolved
@@ -204,7 +203,7 @@ class _Look:
         relations = {table.id: relation(table) for table in tables}
         infos = self._each(source.describe, list(dict.fromkeys(relations.values())))
         requests = {
-            table.id: self._watermark_request(table, relations[table.id], info)
+            table.id: watermark_request(table, info, self.state.table(table.id), self.resolved, self.estimate)
             for table in tables
             if isinstance(info := infos[relations[table.id]], TableInfo)
         }
@@ -242,41 +241,6 @@ class _Look:
             watermark=watermark if info is not None else None,
             file_log=log,
             pending_log=None if anew else pending_log(self.blobs, table.id, state),
-        )
-
-    def _watermark_request(self, table: TableSpec, read: Relation, info: TableInfo) -> WatermarkRequest:
-        cursor = table.cursor
-        column = info.column(cursor.column) if cursor else None
-        recorded = None if table.id in self.resolved.full_refresh else _continues_from(self.state.table(table.id))
-        if cursor is None or column is None:
-            request = WatermarkRequest(read, info, column, estimate=self.estimate)
-            return without_cursor(table, request, self.state.table(table.id), recorded)
-        lower = position = first = upper = None
-        appends = table.mode == "append"
-        try:
-            lower, first = read_from(cursor, column.type, recorded), read_from(cursor, column.type, None)
-            if self.resolved.backfill is not None and isinstance(recorded, CursorPosition):
-                range = range_of(self.resolved.backfill, column.type, retyped(recorded.at, column.type), cursor.start)
-                lower, upper = range.first, range.last
-            if appends and isinstance(recorded, CursorPosition):
-                position = retyped(recorded.at, column.type)
-        except (ValueError, ArithmeticError):
-            lower = None  # the plan stops the table with the reason
-        return WatermarkRequest(
-            relation=read,
-            info=info,
-            cursor=column,
-            lower=lower,
-            upper=upper,
-            delay=cursor.delay,
-            appends=appends,
-            position=position,
-            null_rows=cursor.nulls == "always",
-            zone=cursor.zone,
-            count_writers=cursor.delay is None and not cursor.lag,
-            check_older=table.guard.allow_purged,
-            first=first,
-            estimate="count" if upper is not None and self.estimate == "stats" else self.estimate,
         )
 
     def _targets(self, target: Target, tables: Sequence[TableSpec]) -> dict[str, Observed]:
@@ -364,11 +328,6 @@ def _check_readable(source: Source, table: TableSpec, info: TableInfo) -> None:
     if error is not None:
         error.mark = table.mark_of("read" if table.read != ReadHints() else "from")
         raise error
-
-
-def _continues_from(state: TableState) -> Position | None:
-    """The position where new rows start: after the pending sequence number, if there is one."""
-    return state.pending.interval.upper if state.pending is not None else state.position
 
 
 def _begun_refresh(state: TableState) -> bool:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import assert_never
 
-from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
+from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.errors import FlowctlError, StatementRefused
 from flowctl.model.interval import Interval
-from flowctl.model.position import Position, VersionPosition
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import (
-    DetectFlag,
     DetectMissingKeys,
     ObjectSource,
     QuerySource,
@@ -20,7 +17,6 @@ from flowctl.spec.spec import (
     TableSpec,
     TopicSource,
 )
-from flowctl.state.document import TableState
 
 
 def relation(table: TableSpec) -> Relation:
@@ -72,23 +68,6 @@ def read_request(
     key = key_of(table) if reports_deletes(table) else ()
     net = table.mode == "append" or reports_deletes(table)
     return ReadRequest(columns, interval, masked=masked, net=net, key=key)
-
-
-def without_cursor(
-    table: TableSpec, request: WatermarkRequest, state: TableState, since: Position | None
-) -> WatermarkRequest:
-    """The request of a table without a cursor, or whose cursor does not exist, that continues from ``since``."""
-    start = table.source.start if isinstance(table.source, TopicSource) else ""
-    flag = table.deletes.column if isinstance(table.deletes, DetectFlag) else None
-    taken = tuple(one for one in request.info.columns if table.columns.takes(one.name) or one.name == flag)
-    return replace(
-        request,
-        delay=table.cursor.delay if table.cursor else None,
-        start=start if isinstance(start, str) else "",
-        since=since if isinstance(since, VersionPosition) else None,
-        changes=read_request(table, taken, None),
-        begun=state.pending.interval if state.pending is not None else None,
-    )
 
 
 def objects_of(tables: Iterable[TableSpec]) -> list[ObjectName]:
