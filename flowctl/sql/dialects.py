@@ -40,6 +40,9 @@ def deletion(target: tuple[str, ...], key: Sequence[str], rows: str, dialect: Di
     if dialect == "mysql":  # up to MariaDB 11.0, the subquery of a DELETE is run for each row
         equal = " AND ".join(f"t.{column} = d.{column}" for column in columns)
         return f"DELETE t FROM {name} AS t JOIN ({rows}) AS d ON {equal}"
+    if dialect == "duckdb":  # an IN does not compare a TIME with its text
+        equal = " AND ".join(f"t.{column} = d.{column}" for column in columns)
+        return f"DELETE FROM {name} AS t USING ({rows}) AS d WHERE {equal}"
     # IN, not EXISTS: without an index, SQLite reads a correlated subquery in full for every row.
     return f"DELETE FROM {name} WHERE ({', '.join(columns)}) IN ({rows})"
 

@@ -214,6 +214,10 @@ def unobserved(change: Versioning, differences: tuple[str, ...], dialect: Dialec
 def standing(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
     """SELECT of the versions of ``differences`` that exist in the target."""
     version = listed("", (*change.key, VALID_FROM))
+    if dialect == "duckdb":  # an IN does not compare a TIME with its text
+        same = equal("d", "t", (*change.key, VALID_FROM))
+        join = f"{table(change.target)} AS t JOIN {table(differences)} AS d ON {same}"
+        return render(f"SELECT {listed('t', (*change.key, VALID_FROM))} FROM {join}", dialect)
     of_differences = f"SELECT {version} FROM {table(differences)}"
     return render(f"SELECT {version} FROM {table(change.target)} WHERE ({version}) IN ({of_differences})", dialect)
 

@@ -9,13 +9,13 @@ changed.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.buffered import buffered
-from flowctl.connectors.duckdb import place, refusals
+from flowctl.connectors.duckdb import limits, place, refusals
 from flowctl.connectors.duckdb.database import open_database
 from flowctl.connectors.duckdb.session import DUCKDB, DuckdbSession
 from flowctl.connectors.duckdb.source import DuckdbSource
@@ -58,6 +58,9 @@ class DuckdbTarget(EmbeddedTarget[DuckdbSession]):
     def refuse_key(self, there: TableInfo, key: Sequence[str], layout: Layout) -> tuple[str, str] | None:
         return refusals.refuse_key(there, key)
 
+    def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
+        return [one for one in there.columns if one.name in written and limits.is_limited(one)]
+
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         schemas = [f"CREATE SCHEMA IF NOT EXISTS {self.dialect.quoted(name)}" for name in object.parts[:-1]]
         return [*schemas, *super().create_statements(object, columns, layout)]
@@ -77,7 +80,9 @@ class DuckdbTarget(EmbeddedTarget[DuckdbSession]):
         session.execute(f"CREATE TEMPORARY VIEW {name} AS SELECT {values} FROM {_relation(session, rows, name)}")
         ((total,),) = session.fetch(f"SELECT count(*) FROM {name}")
         verify_total(rows.job, total)
-        return StagedRows((name,), tuple(column.name for column in rows.columns), total)
+        staged = StagedRows((name,), tuple(column.name for column in rows.columns), total)
+        there = session.describe([rows.job.object])[rows.job.object]
+        return _in_types_of(session, rows.job, staged, limits.limited(there, rows.columns))
 
     def prepare_table(self, session: DuckdbSession, job: WriteJob) -> None:
         """Inserts no row, which loads the table's indexes. DuckDB loads an index only when it needs it, and does not
@@ -107,6 +112,20 @@ def _relation(session: DuckdbSession, rows: HandedRows, name: str) -> str:
             return f"(SELECT {columns} WHERE false)"
         case other:
             assert_never(other)
+
+
+def _in_types_of(
+    session: DuckdbSession, job: WriteJob, staged: StagedRows, limited: Mapping[str, Column]
+) -> StagedRows:
+    """``staged`` in the types of the ``limited`` columns of its table. Raises :class:`TableError` if that would change
+    a value."""
+    if not limited:
+        return staged
+    limits.require_kept(session, job, staged, limited.values())
+    name = f"{staged.table[0]}_fitted"
+    values = [limits.converted(limited[one]) if one in limited else DUCKDB.quoted(one) for one in staged.columns]
+    session.execute(f"CREATE TEMPORARY VIEW {name} AS SELECT {', '.join(values)} FROM {staged.table[0]}")
+    return StagedRows((name,), staged.columns, staged.rows)
 
 
 def _stored(column: Column) -> str:
