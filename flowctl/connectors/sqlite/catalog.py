@@ -22,6 +22,10 @@ from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo,
 _GENERATED = (2, 3)
 
 
+#: Key in ``extra`` of a target's info: whether the table is STRICT, where a column of type ANY changes nothing.
+IS_STRICT = "is_strict"
+
+
 @dataclass(frozen=True)
 class Found:
     """A table or view, named as in the file. Only in tables with a rowid can a row be named. ``creator`` is the id of
@@ -79,6 +83,14 @@ def describe(
         created_by=found.creator,
         view="" if found.is_table else view_digest(found.sql),
     )
+
+
+def is_strict(connection: sqlite3.Connection, object: ObjectName) -> bool:
+    """SQLite before 3.37 opens no file that has such a table."""
+    if sqlite3.sqlite_version_info < (3, 37):
+        return False
+    query = "SELECT strict FROM pragma_table_list WHERE schema = 'main' AND lower(name) = lower(?)"
+    return any(strict for (strict,) in connection.execute(query, [object.parts[-1]]))
 
 
 def columns(connection: sqlite3.Connection, name: str) -> tuple[Column, ...]:

@@ -70,7 +70,8 @@ class SqliteSession(EmbeddedSession):
         info = catalog.describe(self.connection, object, self.target_id(object), dt.datetime.now(dt.UTC))
         if info is None:
             return None
-        more = {refusals.SCHEMA: schema, "filled": catalog.filled(self.connection, object)}
+        more: dict[str, Any] = {refusals.SCHEMA: schema, "filled": catalog.filled(self.connection, object)}
+        more[catalog.IS_STRICT] = catalog.is_strict(self.connection, object)
         identity = identity_with(info.identity, info.created_by)
         return replace(info, identity=identity, extra={**info.extra, **more})
 

@@ -8,7 +8,7 @@ for the final transaction.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.embedded import Access, EmbeddedTarget, HandedRows
 from flowctl.connectors.sql.hindrances import Constraint
 from flowctl.connectors.sql.storable import Form, require_storable, storable
-from flowctl.connectors.sqlite import place, refusals
+from flowctl.connectors.sqlite import limits, place, refusals
 from flowctl.connectors.sqlite.database import open_database, readers_of, translated
 from flowctl.connectors.sqlite.location import Location
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
@@ -75,6 +75,9 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
     def refuse_key(self, there: TableInfo, key: Sequence[str], layout: Layout) -> tuple[str, str] | None:
         return refusals.refuse_key(there, key)
 
+    def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
+        return limits.limited(there, written)
+
     def confirm_write(self, object: ObjectName, write: WriteShape, written: Sequence[str]) -> str:
         require_storable([column for column in write.columns if column.name in written], _FORM)
         return ""
@@ -107,7 +110,9 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
             total += batch.num_rows
         session.execute("COMMIT")
         verify_total(rows.job, total)
-        return StagedRows((name,), tuple(column.name for column in rows.columns), total)
+        staged = StagedRows((name,), tuple(column.name for column in rows.columns), total)
+        limits.require_kept(session, rows.job, staged)
+        return staged
 
     def violated_constraint(self, session: SqliteSession, job: WriteJob, error: Exception) -> Constraint | None:
         return refusals.violated_constraint(session.connection, job.object.parts[-1], error)

@@ -44,6 +44,14 @@ def data_type(declared: str) -> DataType:
     return _by_affinity(name)
 
 
+def makes_numbers(declared: str) -> bool:
+    """Whether a column of this type has numeric affinity, so that SQLite stores a text that looks like a number as
+    one. ``ANY`` of a STRICT table has not."""
+    words = declared.upper()
+    keeps_texts = not words.strip() or any(part in words for part in ("CHAR", "CLOB", "TEXT", "BLOB"))
+    return "INT" in words or not keeps_texts
+
+
 def _decimal(arguments: str) -> DataType:
     """Only text is exact without a precision, or outside the range of decimals."""
     numbers = [int(number) for number in re.findall(r"-?\d+", arguments)]
