@@ -58,6 +58,12 @@ class TypedValue:
         return f"{text} UTC" if self.value.tzinfo else text
 
 
+def is_cursor_type(kind: DataType) -> bool:
+    """Whether :func:`from_text` parses values of ``kind``: booleans, bytes and what has parts cannot be a cursor."""
+    of_time = (types.TIMESTAMP, types.TIMESTAMP_NTZ, types.DATE)
+    return isinstance(kind, types.Decimal) or kind in (*types.INTEGERS, *types.FLOATS, *of_time, types.STRING)
+
+
 def to_json(typed: TypedValue) -> dict[str, str]:
     return {"type": str(typed.type), "value": typed.text()}
 

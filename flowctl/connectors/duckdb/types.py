@@ -57,6 +57,9 @@ def is_plain_text(native: DuckDBPyType) -> bool:
 
 def sorts_as_text(native: DuckDBPyType) -> bool:
     """Whether its values sort as their texts do."""
+    if native.id == "enum":  # by the places of its members
+        members = cast("list[str]", dict(native.children)["values"])
+        return members == sorted(members)
     return native.id in _SORTED_AS_TEXT or native.id.startswith("timestamp")
 
 
@@ -91,7 +94,7 @@ def ddl(kind: DataType) -> str:
             assert_never(kind)
 
 
-_SORTED_AS_TEXT = frozenset(["varchar", "enum", "uuid", "boolean", "date", "time", "time_ns"])
+_SORTED_AS_TEXT = frozenset(["varchar", "uuid", "boolean", "date", "time", "time_ns"])
 _DDL: dict[DataType, str] = {
     types.BOOL: "BOOLEAN",
     types.INT8: "TINYINT",

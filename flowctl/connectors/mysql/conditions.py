@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 
 from flowctl.connectors.mysql.columns import quoted, selected
-from flowctl.connectors.mysql.types import data_type
+from flowctl.connectors.mysql.types import data_type, sorts_as_text
 from flowctl.connectors.source import WatermarkRequest
 from flowctl.connectors.sql.conditions import Comparisons, Condition, Operator, earliest_local, unsorted_text
 from flowctl.errors import TableError
@@ -51,7 +51,7 @@ def _ordered(found: Column, kind: DataType) -> str:
     """The column as sorted by ``kind``, the type of the cursor in flowctl; text is sorted by its bytes."""
     natural = data_type(found.native) if found.native else found.type
     if kind == types.STRING:
-        if types.is_number(natural) or found.native.lower().startswith(("decimal", "time")):
+        if types.is_number(natural) or not sorts_as_text(found.native):
             raise unsorted_text(found)
         return f"CAST(CONVERT({quoted(found.name)} USING utf8mb4) AS BINARY)"
     if natural in (types.STRING, types.BINARY) and not found.native.lower().startswith("decimal"):

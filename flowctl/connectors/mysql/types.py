@@ -16,6 +16,7 @@ from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
 IN_UTC = "timestamp in UTC"
 _JSON = "JSON "
 _COMMENT = " comment "
+_MEMBER = re.compile("'((?:[^']|'')*)'")
 _SHAPE = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)", re.DOTALL)
 
 
@@ -57,6 +58,19 @@ def data_type(native: str) -> DataType:
 def is_plain_text(native: str) -> bool:
     """Whether the value itself is text; other types that map to strings are read as their canonical text."""
     return _parts(native)[0] in (*_TEXTS, "enum")
+
+
+def sorts_as_text(native: str) -> bool:
+    """Whether values that are read as text sort as their texts do. Members of an ENUM, which those of a query's column
+    do not have, and of a SET are sorted by their places."""
+    match _parts(native)[0]:
+        case "enum":
+            members = [member.replace("''", "'") for member in _MEMBER.findall(native)]
+            return bool(members) and members == sorted(members)
+        case "decimal" | "time" | "timestamp" | "set":
+            return False
+        case _:
+            return True
 
 
 def is_spatial(native: str) -> bool:

@@ -54,11 +54,6 @@ def cursor_column(info: TableInfo, name: str) -> Column:
 def _ordered(found: Column, kind: DataType) -> str:
     """The column as sorted by ``kind``, the type of the cursor in flowctl; text is in C collation."""
     name = quoted(found.name)
-    if kind in (types.BOOL, types.BINARY):
-        raise TableError(
-            f"cursor column {found.name} ({found.native}) has no greatest value in PostgreSQL",
-            hint="Choose another column",
-        )
     if kind == types.STRING:
         if not sorts_as_text(found):
             raise unsorted_text(found)

@@ -137,6 +137,15 @@ def unsorted_text(column: Column) -> TableError:
     )
 
 
+def no_cursor(column: Column) -> TableError:
+    """Refuses a cursor of a type whose values cannot be a position."""
+    native = f" ({column.native})" if column.native else ""
+    return TableError(
+        f"cursor column {column.name}{native} is {types.short(column.type)}, which cannot be a cursor",
+        hint="Choose another column, such as a number or a timestamp that grows",
+    )
+
+
 def bare_query(relation: Relation) -> str:
     return (relation.query or "").strip().rstrip(";")
 

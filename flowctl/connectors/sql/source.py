@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.preconditions import require_unaltered
 from flowctl.connectors.source import Capture, HighWatermark, Missing, ReadRequest, Relation, Source, WatermarkRequest
-from flowctl.connectors.sql.conditions import EVERY_ROW, Comparisons, Condition
+from flowctl.connectors.sql.conditions import EVERY_ROW, Comparisons, Condition, no_cursor
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
-from flowctl.model.value import TypedValue
+from flowctl.model.value import TypedValue, is_cursor_type
 from flowctl.spec.suggest import nearest
 from flowctl.storage.buffer import SegmentSink
 
@@ -33,6 +33,8 @@ def watermark_values(comparisons: Comparisons, request: WatermarkRequest, column
     relation, position = request.relation, request.position
     newest, counted, there = Condition("''"), Condition("0"), Condition("0")
     has_null, any_row, older = Condition("false"), Condition("false"), Condition("true")
+    if request.cursor is not None and not is_cursor_type(request.cursor.type):
+        raise no_cursor(request.cursor)
     if column is not None:
         newest = comparisons.greatest(request, column)
         has_null = comparisons.exists(relation, Condition(f"{comparisons.quoted(column.name)} IS NULL"))

@@ -117,7 +117,7 @@ def is_sortable(stored: Any, kind: DataType) -> bool:
     return isinstance(stored, tuple(_CLASSES[name] for name in _storage(kind)))
 
 
-_CLASSES = {"text": str, "integer": int, "real": float, "blob": bytes}
+_CLASSES = {"text": str, "integer": int, "real": float}
 
 
 def _storage(kind: DataType) -> tuple[str, ...]:
@@ -125,11 +125,9 @@ def _storage(kind: DataType) -> tuple[str, ...]:
     match kind:
         case Decimal():
             return ("text", "integer", "real")
-        case types.BOOL | types.INT8 | types.INT16 | types.INT32 | types.INT64:
+        case types.INT8 | types.INT16 | types.INT32 | types.INT64:
             return ("integer",)
         case types.FLOAT | types.DOUBLE:
             return ("integer", "real")
-        case types.BINARY:
-            return ("blob",)
         case _:
             return ("text",)

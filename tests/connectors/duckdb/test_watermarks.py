@@ -47,7 +47,7 @@ __all__ = ["file", "script", "source"]
             "timestamp",
             ["2026-01-01 00:00:00Z", "2026-01-02T03:00:00Z", "2026-01-02T04:00:00+01", "2026-01-02T03:00:01Z"],
         ),
-        ("ENUM('b', 'a', 'c')", "string", ["a", "b", "b", "c"]),
+        ("ENUM('a', 'b', 'c')", "string", ["a", "b", "b", "c"]),
     ],
 )
 def test_a_watermark_counts_what_append_has_still_to_write(
@@ -89,6 +89,23 @@ def test_a_cursor_that_holds_something_else_stops_its_table_only(script: Script,
     assert "column c (VARCHAR) holds a value that is not exactly date" in failures["at"]
     assert all("in which 10 comes before 9" in failures[name] for name in ("b", "number as text", "list as text"))
     assert isinstance(found["b"].failure, TableError) and "decimal(38,0)" in found["b"].failure.hint
+
+
+@pytest.mark.parametrize("native", ["BLOB", "BOOLEAN", "INTEGER[]", "STRUCT(a INTEGER)"])
+def test_a_cursor_of_a_type_that_cannot_be_one_is_refused(script: Script, source: Any, native: str) -> None:
+    script(f"CREATE TABLE t (c {native}); INSERT INTO t VALUES (NULL)")
+    info = describe(source, table("t"))
+    failure = source.high_watermarks({"t": WatermarkRequest(table("t"), info, info.columns[0])})["t"].failure
+    assert str(failure).startswith(f"cursor column c ({info.columns[0].native}) is ")
+    assert "which cannot be a cursor" in str(failure)
+
+
+def test_an_enum_that_does_not_sort_as_its_texts_is_refused(script: Script, source: Any) -> None:
+    """A row with a was never read after one with z."""
+    script("CREATE TABLE t (c ENUM('z', 'b', 'a')); INSERT INTO t VALUES ('z')")
+    info = describe(source, table("t"))
+    failure = source.high_watermarks({"t": WatermarkRequest(table("t"), info, info.columns[0])})["t"].failure
+    assert "is read as text, in which 10 comes before 9" in str(failure)
 
 
 def test_what_delay_keeps_out_is_no_empty_table(script: Script, source: Any) -> None:

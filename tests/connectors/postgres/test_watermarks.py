@@ -139,11 +139,11 @@ def test_a_cursor_whose_texts_sort_as_its_values_do(
     assert asked_as(database, postgres, native).failure is None
 
 
-@pytest.mark.parametrize("native", ["bytea", "boolean"])
-def test_a_cursor_without_a_greatest_value_is_refused(
+@pytest.mark.parametrize("native", ["bytea", "boolean", "int[]"])
+def test_a_cursor_of_a_type_that_cannot_be_one_is_refused(
     database: psycopg.Connection[Any], postgres: Connector, native: str
 ) -> None:
-    assert "has no greatest value in PostgreSQL" in str(asked_as(database, postgres, native).failure)
+    assert "which cannot be a cursor" in str(asked_as(database, postgres, native).failure)
 
 
 @pytest.mark.parametrize(("native", "kind"), [("xid8", "decimal(38,0)"), ("wide", "bigint"), ("text", "bigint")])
