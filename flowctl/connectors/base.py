@@ -31,7 +31,8 @@ class Capabilities:
     maps a connection's options, as text, to the names by which errors refer to its location. ``gaps`` lists, from the
     spec, what an engine does not support for a table that reads or writes a connection; the text is the folder of the
     spec file. ``recognizes``: whether a file or folder on this machine is one that such a connection reads, for
-    `flowctl init`; its URL is then the type, a colon and the path."""
+    `flowctl init`; its URL is then the type, a colon and the path. ``suffixes`` are those of the files that such a
+    connection creates, in lower case."""
 
     source: SourceCapabilities | None
     target: TargetCapabilities | None
@@ -46,6 +47,7 @@ class Capabilities:
     places: Callable[[Mapping[str, str]], Iterable[str]] = lambda options: ()
     gaps: Callable[[str, Connection, TableSpec, str], Iterable[Gap]] = lambda engine, connection, table, base_dir: ()
     recognizes: Callable[[Path], bool] = lambda path: False
+    suffixes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

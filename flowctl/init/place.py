@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -82,7 +82,7 @@ _HINTS: Mapping[Role, str] = {
 
 
 def _as_url(text: str, role: Role) -> str:
-    """A path as the URL of what is there."""
+    """A path as the URL of what is there, or of what a target creates there."""
     scheme, separator, _ = text.partition("://")
     if separator and scheme in by_scheme():
         return f"{_FOLDER[role]}:{text}"
@@ -95,7 +95,7 @@ def _as_url(text: str, role: Role) -> str:
         if (one.source if role == "source" else one.target) is not None and one.recognizes(path)
     ]
     if role == "target":
-        return f"{kinds[0] if kinds and path.is_file() else _FOLDER[role]}:{text}"
+        return f"{_kind_of_target(text, kinds) if not path.is_dir() else _FOLDER[role]}:{text}"
     if not path.exists():
         named = "the source" if "@" in text else text  # it may be a URL with a password that lacks its //
         raise UsageError(f"{named}: there is no such file or folder", hint="Correct the path, or give a URL")
@@ -106,6 +106,24 @@ def _as_url(text: str, role: Role) -> str:
     if len(kinds) > 1:
         raise UsageError(f"{text} is read by {' and '.join(kinds)}", hint=f"Write {kinds[0]}:{text}")
     return f"{kinds[0]}:{text}"
+
+
+def _kind_of_target(text: str, kinds: Sequence[str]) -> str:
+    """Of what is no folder yet: ``kinds`` are those of an existing file. A suffix of databases is not one of a folder's
+    name, unless a slash follows."""
+    if kinds:
+        return kinds[0]
+    path, every = Path(text), registry.all_capabilities()
+    named = [type for type, one in every.items() if path.suffix.lower() in one.suffixes and not text.endswith("/")]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        given, file = ("the target", "FILE") if "@" in text else (text, text)  # as of a source
+        ways = " or ".join(f"{type}:{file}" for type in named)
+        raise UsageError(f"{given} may be a file of {' or of '.join(named)}", hint=f"Write {ways}")
+    if path.exists():
+        raise UsageError(f"{text} is a file, but no database", hint=_HINTS["target"])
+    return _FOLDER["target"]
 
 
 def _names_a_type(text: str) -> bool:

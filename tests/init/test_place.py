@@ -52,6 +52,39 @@ def test_targets(text: str, type: str) -> None:
     assert place_of(text, "target", Path()).type == type
 
 
+@pytest.mark.parametrize(
+    ("text", "type"),
+    [
+        ("new.duckdb", "duckdb"),
+        ("in/new.DDB", "duckdb"),
+        ("new.sqlite", "sqlite"),
+        ("new.sqlite3", "sqlite"),
+        ("new.duckdb/", "delta"),
+        ("new.v2", "delta"),
+        ("folder.db", "delta"),
+    ],
+)
+def test_a_database_file_that_is_not_there_yet(here: Path, text: str, type: str) -> None:
+    """It became a folder of Delta tables."""
+    (here / "folder.db").mkdir()
+    assert place_of(text, "target", Path()).type == type
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("new.db", "new.db may be a file of ", "duckdb:new.db"),
+        ("etl:planted@db/new.db", "the target may be a file of ", "duckdb:FILE"),
+        ("some.txt", "some.txt is a file, but no database", "Give a folder for Delta tables"),
+    ],
+)
+def test_a_target_that_may_be_several_things_is_refused(text: str, message: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=message) as error:
+        place_of(text, "target", Path())
+    assert "planted" not in f"{error.value} {error.value.hint}"
+    assert hint in error.value.hint and error.value.hint.startswith(("Write", "Give"))
+
+
 def test_two_connections_have_two_names() -> None:
     assert place_of("sqlite:shop.db", "target", Path(), taken="SHOP").name == "shop_target"
 

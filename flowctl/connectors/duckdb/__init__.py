@@ -36,6 +36,7 @@ CAPABILITIES = Capabilities(
     signs=("DuckDB", "duckdb"),
     places=lambda options: [without_scheme(options["path"])],
     recognizes=lambda path: begins_with(path, b"DUCK", at=8),
+    suffixes=(".duckdb", ".ddb", ".db"),
 )
 
 

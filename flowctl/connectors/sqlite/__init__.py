@@ -23,6 +23,7 @@ CAPABILITIES = Capabilities(
     signs=("SQLite", "sqlite3"),
     places=lambda options: [without_scheme(as_path(options)["path"])],
     recognizes=lambda path: begins_with(path, b"SQLite format 3\0"),
+    suffixes=(".sqlite", ".sqlite3", ".db3", ".db"),
 )
 
 
