@@ -10,6 +10,7 @@ import pytest
 
 from flowctl.connectors.mysql.session import MysqlSession
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
+from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.sql.versioning import OWN_COLUMNS
@@ -126,3 +127,32 @@ def test_rows_of_such_keys_are_found_by_a_hash_or_an_index(writer: Writer, monke
     monkeypatch.setattr(MysqlSession, "execute", explained)
     writer.write([*({**row, "v": "b"} for row in rows[1:]), {**rows[0], OP_COLUMN: "D"}], 2, "merge", **merged)
     assert len(steps) >= 6 and [step for step in steps if is_nested(step)] == []
+
+
+UUID = "123e4567-e89b-12d3-a456-426614174000"
+
+
+@pytest.mark.parametrize(
+    ("native", "own", "others"),
+    [
+        ("uuid", UUID, [UUID.upper(), UUID.replace("-", "")]),
+        ("inet6", "::ffff:1.2.3.4", ["::FFFF:1.2.3.4", "0:0:0:0:0:ffff:1.2.3.4"]),
+        ("inet4", "1.2.3.4", []),
+    ],
+)
+def test_a_text_that_its_type_would_write_otherwise_stops_the_table(
+    writer: Writer, native: str, own: str, others: Sequence[str]
+) -> None:
+    """Two texts of one key, too: each would be a row of its own."""
+    writer.place.execute(f"CREATE TABLE {{table}} (k {native}, v {native})")
+    target = writer.place.target
+    assert [one.name for one in target.limited_columns(writer.info(), {"k", "v"})] == ["k", "v"]
+    merged: dict[str, Any] = {"columns": TEXTS, "key": ("k",), "compared": ("v",), "in_memory": True}
+    for other in others:
+        for row in ({"k": own, "v": other}, {"k": other, "v": own}):
+            rows = [{**row, OP_COLUMN: "U"}, {"k": own, "v": own, OP_COLUMN: "U"}]
+            with pytest.raises(TableError, match=f"{native}.* would change a value"):
+                writer.write(rows, 1, "merge", **merged)
+    for seq, inserted in ((1, 1), (2, 0)):
+        counts = writer.write([{"k": own, "v": own, OP_COLUMN: "U"}], seq, "merge", **merged).counts
+        assert (counts.inserted, counts.updated) == (inserted, 0)
