@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
-from typing import Literal, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType, Decimal, Scalar
 from flowctl.model.value import TypedValue
+
+if TYPE_CHECKING:
+    from flowctl.sql.collations import Collations
 
 Dialect = Literal["spark", "postgres", "sqlite", "duckdb", "mysql"]
 
@@ -34,11 +37,11 @@ def table(parts: tuple[str, ...], dialect: Dialect) -> str:
     return ".".join(quoted(part, dialect) for part in parts)
 
 
-def deletion(target: tuple[str, ...], key: Sequence[str], rows: str, dialect: Dialect) -> str:
+def deletion(target: tuple[str, ...], key: Sequence[str], rows: str, dialect: Dialect, collations: Collations) -> str:
     """DELETE of the rows of ``target`` whose ``key`` is in ``rows``, a SELECT of these columns in the same dialect."""
     name, columns = table(target, dialect), [quoted(column, dialect) for column in key]
     if dialect == "mysql":  # up to MariaDB 11.0, the subquery of a DELETE is run for each row
-        equal = " AND ".join(f"t.{column} = d.{column}" for column in columns)
+        equal = " AND ".join(collations.equality(column, "d") for column in key)
         return f"DELETE t FROM {name} AS t JOIN ({rows}) AS d ON {equal}"
     if dialect == "duckdb":  # an IN does not compare a TIME with its text
         equal = " AND ".join(f"t.{column} = d.{column}" for column in columns)

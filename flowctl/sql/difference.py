@@ -29,6 +29,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from flowctl.sql import dialects
+from flowctl.sql.collations import ALIKE, Collations
 from flowctl.sql.dialects import Dialect
 
 #: The time at which a row of a merge target was soft-deleted; null while the source has the row.
@@ -46,7 +47,8 @@ class Upsert:
     ``D``. ``deleted_at`` (RFC 3339) makes deletes soft; the target then has ``_deleted_at``. ``is_ordered``: both have
     ``_source_order``, and deletes are soft. ``carried`` are further columns of the target, which the difference returns
     unchanged: a key may occur more than once, so nothing else identifies the row they belong to. Of
-    ``as_text``, the texts of values are compared; a key among them is found by its value and gets the batch's text."""
+    ``as_text``, the texts of values are compared; a key among them is found by its value and gets the batch's text.
+    ``collations`` are the target's that MySQL does not mix with the batch's."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]
@@ -59,6 +61,7 @@ class Upsert:
     is_ordered: bool = False
     carried: tuple[str, ...] = ()
     as_text: frozenset[str] = frozenset()
+    collations: Collations = ALIKE
 
     @property
     def marks_deletes(self) -> bool:
@@ -89,6 +92,7 @@ def difference(change: Upsert, dialect: Dialect) -> str:
         WHERE {_is(change, "U")} AND ({_is_new(change)} OR {_is_changed(change)})
               OR {_is_deleted(change)}{"" if change.is_ordered else f" AND NOT {_is_new(change)}"}""",
         dialect,
+        change.collations,
     )
 
 
@@ -101,12 +105,12 @@ def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dial
     if change.deleted_at is None:
         updated = ("update",)
         gone = _render(f"SELECT {_listed('d', change.key)} FROM {changes} WHERE {action} = 'delete'", dialect)
-        statements[dialects.deletion(change.target, change.key, gone, dialect)] = ("delete",)
+        statements[dialects.deletion(change.target, change.key, gone, dialect, change.collations)] = ("delete",)
     if values := [name for name in change.columns if name not in change.key or name in change.as_text]:
         is_updated = f"{action} IN ({', '.join(map(repr, updated))})"
         update = f"""UPDATE {target} AS t SET {", ".join(f"{_quoted(name)} = {_column('d', name)}" for name in values)}
                      FROM {changes} WHERE {_keys_match(change, "d", "t")} AND {is_updated}"""
-        statements[_render(update, dialect)] = updated
+        statements[_render(update, dialect, change.collations)] = updated
     insert = f"""INSERT INTO {target} ({_listed("", change.columns)})
                  SELECT {_listed("d", change.columns)} FROM {changes} WHERE {action} = 'insert'"""
     statements[_render(insert, dialect)] = ("insert",)
@@ -219,7 +223,7 @@ def _table(parts: tuple[str, ...]) -> str:
     return dialects.table(parts, "spark")
 
 
-def _render(text: str, dialect: Dialect) -> str:
+def _render(text: str, dialect: Dialect, collations: Collations = ALIKE) -> str:
     import sqlglot  # slow to import, and a plan renders nothing
 
-    return sqlglot.transpile(text, read="spark", write=dialect)[0]
+    return collations.applied(sqlglot.parse_one(text, read="spark")).sql(dialect)

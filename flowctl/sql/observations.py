@@ -48,7 +48,7 @@ def observations(change: Versioning, dialect: Dialect) -> str:
         return render(f"{added} FROM {table(change.batch)} AS s", dialect)
     read = f"CASE WHEN s._flowctl_hash <> s.{quoted(ROW_HASH)} THEN s.{quoted(ROW_HASH)} END"
     news = _added(change, "s._flowctl_hash", read, "s._flowctl_at")
-    return render(f"{_read(change)} {news} {_of_news(change)}", dialect)
+    return render(f"{_read(change)} {news} {_of_news(change)}", dialect, change.collations)
 
 
 def _added(change: Versioning, row_hash: str, read_hash: str, effective_at: str) -> str:

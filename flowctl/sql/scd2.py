@@ -140,6 +140,7 @@ def difference(change: Versioning, dialect: Dialect) -> str:
         FROM _flowctl_filled AS w WHERE w._flowctl_place = 1
         """,
         dialect,
+        change.collations,
     )
 
 
@@ -183,7 +184,7 @@ def removal(change: Versioning, differences: tuple[str, ...], dialect: Dialect) 
     """DELETE of the versions that ``differences`` (a table with :func:`difference`) deletes or replaces."""
     version = (*change.key, VALID_FROM)
     rows = render(f"SELECT {listed('', version)} FROM {table(differences)}", dialect)
-    return deletion(change.target, version, rows, dialect)
+    return deletion(change.target, version, rows, dialect, change.collations)
 
 
 def addition(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
@@ -208,18 +209,18 @@ def unobserved(change: Versioning, differences: tuple[str, ...], dialect: Dialec
               AND o.{quoted(ARRIVAL)} IS NULL
         """,
         dialect,
+        change.collations,
     )
 
 
 def standing(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
     """SELECT of the versions of ``differences`` that exist in the target."""
-    version = listed("", (*change.key, VALID_FROM))
+    version = (*change.key, VALID_FROM)
+    own, target, rows = listed("t", version), table(change.target), table(differences)
     if dialect == "duckdb":  # an IN does not compare a TIME with its text
-        same = equal("d", "t", (*change.key, VALID_FROM))
-        join = f"{table(change.target)} AS t JOIN {table(differences)} AS d ON {same}"
-        return render(f"SELECT {listed('t', (*change.key, VALID_FROM))} FROM {join}", dialect)
-    of_differences = f"SELECT {version} FROM {table(differences)}"
-    return render(f"SELECT {version} FROM {table(change.target)} WHERE ({version}) IN ({of_differences})", dialect)
+        return render(f"SELECT {own} FROM {target} AS t JOIN {rows} AS d ON {equal('d', 't', version)}", dialect)
+    query = f"SELECT {own} FROM {target} AS t WHERE ({own}) IN (SELECT {listed('', version)} FROM {rows})"
+    return render(query, dialect, change.collations)
 
 
 def applied_in_place(
@@ -234,9 +235,9 @@ def applied_in_place(
     update = f"""UPDATE {table(change.target)} AS t SET {values} FROM {table(differences)} AS d
                  WHERE {is_put} AND {equal("d", "t", version)}"""
     deleted = f"SELECT {listed('', version)} FROM {table(differences)} WHERE {quoted(CHANGE_COLUMN)} = 'delete'"
-    delete = deletion(change.target, version, render(deleted, dialect), dialect)
+    delete = deletion(change.target, version, render(deleted, dialect), dialect, change.collations)
     insert = f"""INSERT INTO {table(change.target)} ({listed("", change.columns)})
                  SELECT {listed("d", change.columns)} FROM {table(differences)} AS d
                  LEFT JOIN {table(there)} AS h ON {equal("h", "d", version)}
                  WHERE {is_put} AND h.{quoted(VALID_FROM)} IS NULL"""
-    return render(update, dialect), delete, render(insert, dialect)
+    return render(update, dialect, change.collations), delete, render(insert, dialect)

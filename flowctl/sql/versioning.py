@@ -10,6 +10,7 @@ from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
 from flowctl.sql import dialects
+from flowctl.sql.collations import ALIKE, Collations
 from flowctl.sql.dialects import Dialect
 
 VALID_FROM, VALID_TO, IS_CURRENT, ROW_HASH = "valid_from", "valid_to", "is_current", "row_hash"
@@ -31,7 +32,8 @@ class Versioning:
     batch alone determines the history. ``kept`` are the columns of the batch that are not compared, and where the
     sidecar keeps them (:func:`kept_columns`); ``compared`` are those that are, and ``new`` the compared ones that no
     earlier batch had. ``order`` is the kept column by which changes of a key are ordered: what is not newer than a
-    key's observations is none. ``has_other_columns``: earlier observations may cover other columns."""
+    key's observations is none. ``has_other_columns``: earlier observations may cover other columns.
+    ``collations`` are the target's that MySQL does not mix with those of batch and sidecar."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]
@@ -49,6 +51,7 @@ class Versioning:
     new: tuple[str, ...] = ()
     has_other_columns: bool = False
     order: KeptColumn | None = None
+    collations: Collations = ALIKE
 
     @property
     def hashed(self) -> str:
@@ -159,13 +162,14 @@ def is_detected(change: Versioning) -> str:
     return f"COALESCE(s.{quoted(change.detected)}, FALSE)" if change.detected in change.batch_columns else "FALSE"
 
 
-def render(text: str, dialect: Dialect) -> str:
+def render(text: str, dialect: Dialect, collations: Collations = ALIKE) -> str:
     """The text is in PostgreSQL's dialect; it contains no types and no literals except short words."""
     import sqlglot  # slow to import, and a plan renders nothing
 
     # In a window, MySQL cannot place nulls; here none decides the order. For others, everything can be said.
     unsupported = sqlglot.ErrorLevel.IGNORE if dialect == "mysql" else sqlglot.ErrorLevel.RAISE
-    return sqlglot.transpile(text, read="postgres", write=dialect, unsupported_level=unsupported)[0]
+    statement = collations.applied(sqlglot.parse_one(text, read="postgres"))
+    return statement.sql(dialect, unsupported_level=unsupported)
 
 
 def quoted(name: str) -> str:

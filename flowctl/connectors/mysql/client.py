@@ -1,7 +1,8 @@
 """One database of a MySQL or MariaDB server: how PyMySQL connects to it, and its errors translated to flowctl's.
 
-Every session has the same settings, whatever the server's own are: it is in UTC, strict, and reads a name in double
-quotes as a name. Values travel as text (PyMySQL converts only integers), so that zero dates arrive as they are.
+Every session has the same settings, whatever the server's own are: it is in UTC, strict, reads a name in double quotes
+as a name, and keeps a zero in a column that numbers rows. Values travel as text (PyMySQL converts only integers), so
+that zero dates arrive as they are.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ MARKER = "\0"
 _PACKET_BYTES = 1 << 16
 _SETTINGS = (
     "time_zone = '+00:00'",
-    "sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+    "sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
+    "sql_auto_is_null = 0",
     "default_storage_engine = InnoDB",
     "sql_safe_updates = 0",
     "sql_select_limit = DEFAULT",

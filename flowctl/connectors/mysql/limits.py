@@ -1,6 +1,6 @@
 """Columns of somebody else's table whose types change values without an error, even in strict mode: fractions are
-rounded, trailing blanks are cut off, bytes are padded, the members of an ENUM are found whatever their case is, and
-those of a SET are put into the order of its type."""
+rounded, trailing blanks are cut off, bytes are padded, the members of an ENUM are found whatever their case is, those
+of a SET are put into the order of its type, and a UUID or an address is written in one of its ways."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check(session: MysqlSession, job: WriteJob, staged: StagedRows) -> None:
         if session.fetch(f"SELECT 1 FROM {table} WHERE {name} IS NOT NULL AND NOT ({test}) LIMIT 1"):
             raise TableError(
                 f"{job.object}: column {column.name} ({column.native}) would change a value",
-                hint="Change the column in the target, or round the value in the source with columns.add",
+                hint="Change the column in the target, or write the value as that keeps it with columns.add",
             )
 
 
@@ -62,6 +62,8 @@ def _test(column: Column) -> str | None:
             return f"{name} = 0 OR {name} > 99"
         case "float" | "double" if scale:
             return f"ROUND({name}, {scale}) = {name}"
+        case "uuid" | "inet4" | "inet6":
+            return f"{name} = CAST(CAST({name} AS {kind}) AS CHAR)"
         case "decimal" if column.type == types.STRING:
             return f"{name} REGEXP '^[-+]?[0-9]*([.][0-9]{{0,{scale or 0}}}0*)?$'"
         case _:

@@ -15,6 +15,7 @@ from flowctl.connectors.mysql.types import ddl
 from flowctl.connectors.sql.creator import identity_with, mark
 from flowctl.connectors.sql.session import Session, SqlDialect
 from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.sql.collations import Collations
 
 #: The two collations that compare all of a text: MariaDB's and MySQL's.
 _COLLATION = "utf8mb4_nopad_bin"
@@ -95,8 +96,25 @@ class MysqlSession(Session):
             return []
         return [one.name for one in info.columns if info.extra["filled"].get(one.name) != "computed"]
 
+    def collations(self, table: tuple[str, ...]) -> Collations:
+        found = self.fetch(
+            "SELECT COLUMN_NAME, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.COLUMNS"
+            f" WHERE TABLE_SCHEMA = {MARKER} AND TABLE_NAME = {MARKER} AND CHARACTER_SET_NAME IS NOT NULL",
+            catalog.parts_of(self.connection, ObjectName(table)),
+        )
+        own = self.connection.facts.collation
+        return Collations(own, {name: (charset, of) for name, charset, of in found if not _mixes(charset, of, own)})
+
     def table(self, object: ObjectName) -> str:
         return self.dialect.table(catalog.parts_of(self.connection, object))
+
+
+def _mixes(charset: str, collation: str, own: str) -> bool:
+    """Whether the server finds a common collation for texts of ``collation`` and ``own``. Of two that compare by codes
+    it chooses none, and of other character sets it converts those that are no Unicode, or its shorter UTF-8."""
+    if charset == "utf8mb4":
+        return collation == own or not collation.endswith("_bin")
+    return charset not in ("utf16", "utf16le", "utf32", "ucs2")
 
 
 def _as_target(info: TableInfo, **known: Any) -> TableInfo:

@@ -35,6 +35,9 @@ SESSION_SETTINGS: Mapping[str, str] = {
     "extra_float_digits": "3",  # all digits; from PostgreSQL 12 any number above 0 does this
     "standard_conforming_strings": "on",
     "bytea_output": "hex",
+    "array_nulls": "on",
+    "xmloption": "content",
+    "quote_all_identifiers": "off",  # types are recognized by their names
     "statement_timeout": timeouts.milliseconds(timeouts.STATEMENT),
     "lock_timeout": timeouts.milliseconds(timeouts.LOCK),
     "idle_in_transaction_session_timeout": "0",  # a snapshot's holder and its readers are idle; a commit is not

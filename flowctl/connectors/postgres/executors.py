@@ -176,6 +176,9 @@ class PartWriter:
         return transaction, rows
 
     def _as_csv(self, batch: pa.RecordBatch) -> bytes:
+        for (name, native), values in zip(self.typed, batch.columns, strict=True):
+            if native == "uuid" and _is_rewritten(values):
+                raise RuntimeError(_refusal(name, "a value of it is not exactly uuid: it would be written otherwise"))
         sink = pa.BufferOutputStream()
         csv.write_csv(batch, sink, csv.WriteOptions(include_header=False))
         text: bytes = sink.getvalue().to_pybytes()
@@ -302,10 +305,20 @@ def _message(error: psycopg.Error, guard: _Guard, done: str) -> str:
     return f"SQLSTATE {state}: ERROR: {message}"
 
 
+def _is_rewritten(uuids: Any) -> bool:
+    """Whether PostgreSQL writes one of these texts otherwise. It refuses itself what is no UUID."""
+    if not (pa.types.is_string(uuids.type) or pa.types.is_large_string(uuids.type)):
+        return False
+    others = uuids.filter(pc.invert(pc.match_substring_regex(uuids, _OWN_UUID)))
+    return bool(pc.any(pc.match_substring_regex(others, _UUID), min_count=0).as_py())
+
+
 def _refusal(column: str, why: str) -> str:
     return f'{PREFIX}column "{column}": {why} | Fix the value, or leave such rows out with `where`'
 
 
+#: What PostgreSQL reads as a UUID, and how it writes one.
+_UUID, _OWN_UUID = r"^(?i:\{?([0-9a-f]{4}-?){7}[0-9a-f]{4}\}?)$", r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _BLOCK_BYTES = 1 << 20
 _WAIT_MILLISECONDS = 1000
 _BOM = b"\xef\xbb\xbf"

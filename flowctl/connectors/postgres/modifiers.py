@@ -66,14 +66,15 @@ def modified_columns(
 
 
 def is_limited(column: Column) -> bool:
-    """Whether :func:`modified_columns` includes the column, judged by its type's name: a domain hides its base type."""
-    has_modifier = _LIMITED.match(column.native) is not None
-    return has_modifier and not (column.native.startswith("numeric") and column.type != types.STRING)
+    """Whether :func:`modified_columns` includes the column, or the copying of its rows checks it (``uuid``), judged by
+    its type's name: a domain hides its base type."""
+    is_limited = _LIMITED.match(column.native) is not None
+    return is_limited and not (column.native.startswith("numeric") and column.type != types.STRING)
 
 
 #: As `format_type` writes them.
 _LIMITED = re.compile(
-    r'(timestamp|time|numeric|character varying|bit varying)\(|interval[( ]|(character|bit)(\(|$)|name$|"char"$'
+    r'(timestamp|time|numeric|character varying|bit varying)\(|interval[( ]|(character|bit)(\(|$)|name$|"char"$|uuid$'
 )
 
 #: The SQL names of types without a modifier: `char` and `bit` alone would mean `char(1)` and `bit(1)`.

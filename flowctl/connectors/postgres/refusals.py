@@ -32,6 +32,8 @@ _COARSE = "coarse"
 _RULES = "rules"
 #: The tables with rows that a crash of the server removes: the table itself, its partitions and children.
 _UNLOGGED = "unlogged"
+#: The tables by inheritance, not its partitions, whose rows an update or a deletion of the table also reaches.
+_CHILDREN = "children"
 #: The tables that are published without a replica identity, each with a statement that the server refuses.
 _PUBLISHED = "published_without_identity"
 #: How a column is used: by an object that must be dropped before its type changes; as a partition key, which cannot be
@@ -58,6 +60,14 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
             f"{info.object} has unlogged rows ({some(unlogged)}): a crash of the server would empty it, but keep the "
             "sequence number",
             hint=f"ALTER TABLE {unlogged[0]} SET LOGGED",
+        )
+    is_changed = {"UPDATE", "DELETE"}.intersection(_statements(mode, replaces))
+    if is_changed and (children := [name for (name,) in info.extra.get(_CHILDREN, ())]):
+        return StoppedByPolicy(
+            f"{info.object} has children by inheritance ({some(children)}), and what it updates and deletes includes "
+            "their rows",
+            hint=f"Run `ALTER TABLE {children[0]} NO INHERIT {POSTGRES.table(info.object.parts)}`, or name another "
+            "table in `to`",
         )
     if info.extra.get("row_security") and (mode != "append" or replaces):
         return StoppedByPolicy(
@@ -105,6 +115,7 @@ def with_dependants(
         _COARSE: _COARSE_COLUMNS,
         _RULES: _REPLACING_RULES,
         _UNLOGGED: _UNLOGGED_TABLES,
+        _CHILDREN: _CHILDREN_BELOW,
         _PUBLISHED: without_identity(connection.info.server_version),
     }
     # As JSON, a row of each keeps its own columns.
@@ -247,6 +258,12 @@ _REPLACING_RULES = """
     WHERE ev_class = ANY (%s::oid[]) AND is_instead AND ev_type IN ('2', '3', '4') AND ev_qual::text = '<>'
         AND ev_enabled IN ('O', 'A')
     ORDER BY 1, 2
+"""
+_CHILDREN_BELOW = """
+    SELECT p.oid::bigint, quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+    FROM pg_class p JOIN pg_inherits i ON i.inhparent = p.oid
+    JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE p.oid = ANY (%s::oid[]) AND p.relkind = 'r' ORDER BY 1, 2
 """
 #: A partitioned table has no rows of its own.
 _UNLOGGED_TABLES = """

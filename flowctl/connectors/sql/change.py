@@ -159,6 +159,7 @@ def _merge(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
         deleted_at=job.at if job.soft_deletes else None,
         is_ordered=job.is_ordered,
         as_text=session.compared_as_text(job.object.parts),
+        collations=session.collations(job.object.parts),
     )
     _make_temporary(session, _DIFFERENCE, difference(change, dialect))
     counted = dict(session.fetch(f"SELECT {ACTION}, count(*) FROM {_DIFFERENCE} GROUP BY {ACTION}"))
@@ -188,7 +189,7 @@ def _versions(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
     ((there,),) = session.fetch(f"SELECT CASE WHEN EXISTS (SELECT 1 FROM {target}) THEN 1 ELSE 0 END")
     tables = Tables(target=job.object.parts, batch=staged.table, observed=observed)
     change = versioning(job, tables, staged.columns, arrival, dialect, first=arrival == 1 and not there)
-    change = scd2.after(change, hashed)
+    change = replace(scd2.after(change, hashed), collations=session.collations(job.object.parts))
     observed_rows = session.execute(f"INSERT INTO {sidecar} ({names}) {observations(change, dialect)}")
     _make_temporary(session, _DIFFERENCE, scd2.difference(change, dialect))
     counts = _apply_versions(session, job, change)

@@ -11,6 +11,7 @@ from typing import Any
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.types import DataType
 from flowctl.sql import dialects
+from flowctl.sql.collations import ALIKE, Collations
 from flowctl.sql.dialects import Dialect
 
 
@@ -90,6 +91,10 @@ class Session(ABC):
     def compared_as_text(self, table: tuple[str, ...]) -> frozenset[str]:
         """Columns in which two values may be equal although they differ as text, or that cannot be compared."""
         return frozenset()
+
+    def collations(self, table: tuple[str, ...]) -> Collations:
+        """The columns of ``table`` whose texts the database does not compare with those of flowctl's own tables."""
+        return ALIKE
 
     @abstractmethod
     def written_columns(self, table: tuple[str, ...]) -> list[str]:

@@ -13,6 +13,7 @@ from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import opened
 from tests.connectors.target_matrix import FACTORIES, Place
 from tests.e2e.flows import mysql_rows
+from tests.services import mariadb
 
 #: Runs statements and returns the rows of the last one.
 Script = Callable[[str], list[Any]]
@@ -38,3 +39,10 @@ def source(connector: Connector) -> Any:
 def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
     with FACTORIES["mysql"](request, tmp_path, scratch) as opened:
         yield opened
+
+
+@pytest.fixture
+def takes_no_files(mariadb_server: mariadb.Server) -> Iterator[None]:
+    mariadb_server.administer("SET GLOBAL local_infile = OFF")
+    yield
+    mariadb_server.administer("SET GLOBAL local_infile = ON")

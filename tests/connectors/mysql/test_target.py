@@ -33,13 +33,6 @@ from tests.services import mariadb
 pytestmark = [pytest.mark.long_on_spark]
 
 
-@pytest.fixture
-def takes_no_files(mariadb_server: mariadb.Server) -> Iterator[None]:
-    mariadb_server.administer("SET GLOBAL local_infile = OFF")
-    yield
-    mariadb_server.administer("SET GLOBAL local_infile = ON")
-
-
 def typed_rows() -> tuple[list[Column], list[dict[str, Any]]]:
     """Every type's awkward values, and texts that look like what the two ways of loading are made of."""
     texts = [

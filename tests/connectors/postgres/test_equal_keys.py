@@ -121,6 +121,36 @@ def test_every_type_with_several_texts_of_one_value_is_compared_by_value(
     assert "`columns: {types: {k: string}}`" in stopped.value.hint
 
 
+@pytest.mark.parametrize(
+    ("native", "own", "other"), [("inet", "10.0.0.1", "10.0.0.1/32"), ("macaddr", "08:00:2b:01:02:03", "08002b:010203")]
+)
+def test_a_type_that_writes_a_value_in_one_way_reads_it_in_several(
+    writer: Writer, native: str, own: str, other: str
+) -> None:
+    """In a table of somebody else's; a key that is only sent in another way is no new one."""
+    writer.place.execute(f"CREATE TABLE {{table}} (k {native}, v text)")
+    columns = (Column("k", types.STRING), COLUMNS[1])
+    merge(writer, 1, put(own, "a"), columns=columns)
+    counts = merge(writer, 2, gone(own), put(other, "b"), columns=columns)
+    assert (counts.inserted, counts.updated, counts.deleted) == (0, 1, 0)
+    for again in range(2):
+        with pytest.raises(TableError, match="1 key with more than one row") as stopped:
+            merge(writer, 3 + again, put(own, "a"), put(other, "b"), columns=columns)
+        assert stopped.value.hint.endswith('ALTER COLUMN "k" TYPE text`')
+    assert [v for _, v in content(writer)] == ["b"]
+
+
+def test_a_uuid_is_taken_as_it_is_written(writer: Writer) -> None:
+    writer.place.execute("CREATE TABLE {table} (k uuid, v text)")
+    columns = (Column("k", types.STRING), COLUMNS[1])
+    own = "123e4567-e89b-12d3-a456-426614174000"
+    with pytest.raises(TableError, match='column "k": a value of it is not exactly uuid'):
+        merge(writer, 1, put(own, "a"), put(own.upper(), "b"), columns=columns)
+    for seq, counted in ((2, 1), (3, 0)):
+        assert merge(writer, seq, put(own, "a"), columns=columns).inserted == counted
+    assert content(writer) == [(own, "a")]
+
+
 def test_a_history_goes_on_under_another_text(writer: Writer) -> None:
     def write(seq: int, *rows: Row) -> list[tuple[str, bool]]:
         writer.write(rows, seq, "scd2", columns=HISTORY, key=("k",), compared=("v",))

@@ -4,6 +4,7 @@ way the rows are copied; what fits is stored as it is."""
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.connectors.writing import Writer, upserts
 
 TEXT, TEXTS = types.STRING, Array(types.STRING)
 NOON = dt.datetime(2026, 1, 1, 12)
+UUID = "123e4567-e89b-12d3-a456-426614174000"
 LATE = NOON.replace(microsecond=500_000)
 
 #: A column's type in the target, flowctl's, a value that it holds exactly, and some that it would change in silence.
@@ -48,6 +50,7 @@ LIMITED: dict[str, tuple[str, DataType, Any, Sequence[Any]]] = {
     "numeric": ("numeric(50,2)", TEXT, "1.25", ["1.255"]),
     "numerics": ("numeric(50,2)[]", TEXTS, ["1.25", None], [["1.255"]]),
     "name": ("name", TEXT, "n" * 63, ["n" * 64]),
+    "uuid": ("uuid", TEXT, UUID, [UUID.upper(), f"{{{UUID}}}", UUID.replace("-", "")]),
     "domain": ("seconds", types.TIMESTAMP_NTZ, NOON, [LATE]),
     "domain of arrays": ("many_seconds", Array(types.TIMESTAMP_NTZ), [NOON], [[LATE]]),
     "exact": ("numeric(6,2)", types.Decimal(6, 2), Decimal("1.25"), []),
@@ -118,7 +121,12 @@ def test_what_fits_is_stored_as_it_is_in_every_mode(limited: Writer, in_memory: 
     limited.write(rows, 3, "truncate", columns=COLUMNS, in_memory=in_memory)
     names = [*(name for name in FITTING if name not in ("moment", "grid", "interval", "months", "time", "zoned time"))]
     stored = dict(zip(names, min(limited.place.read(["id", *names]))[1:], strict=True))
-    texts = {"times": [dt.time(12), None], "numerics": [Decimal("1.25"), None], "numeric": Decimal("1.25")}
+    texts = {
+        "times": [dt.time(12), None],
+        "numerics": [Decimal("1.25"), None],
+        "numeric": Decimal("1.25"),
+        "uuid": uuid.UUID(UUID),
+    }
     assert stored == {name: texts.get(name, FITTING[name]) for name in names}
 
 

@@ -152,6 +152,18 @@ def test_what_does_not_keep_rows_with_their_number_is_no_target(
     assert refused is None if reason is None else re.search(reason, str(refused))
 
 
+def test_rows_of_children_are_not_changed(database: psycopg.Connection[Any], postgres: Connector) -> None:
+    database.execute("CREATE TABLE t (id int); CREATE TABLE child () INHERITS (t); INSERT INTO child VALUES (1)")
+    assert _refused(postgres, "append") is None
+    stopped = [_refused(postgres, mode) for mode in ("merge", "scd2")]
+    stopped += [_refused(postgres, mode, replaces=True) for mode in ("truncate", "append")]
+    for one in stopped:
+        assert one is not None and "has children by inheritance (public.child)" in one.message
+        assert "ALTER TABLE public.child NO INHERIT" in one.hint
+    database.execute("ALTER TABLE child NO INHERIT t")
+    assert _refused(postgres, "merge") is None
+
+
 def test_columns_that_the_database_fills_are_described(database: psycopg.Connection[Any], postgres: Connector) -> None:
     database.execute(
         "CREATE DOMAIN here AS text DEFAULT 'here';"
@@ -249,7 +261,7 @@ def test_a_table_that_a_crash_would_empty_is_no_target(
         assert refused.message.startswith(f"public.t has unlogged rows ({unlogged}): a crash of the server would")
         assert refused.hint == f"ALTER TABLE {unlogged} SET LOGGED"
     database.execute(f"ALTER TABLE {unlogged} SET LOGGED".encode())
-    assert _refused(postgres, "merge") is None
+    assert _refused(postgres, "append") is None
 
 
 @pytest.mark.parametrize(
