@@ -6,6 +6,7 @@ difference whose action is ``fail`` stops the table. Foreign changes to the targ
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,7 +38,8 @@ def compare(compared: Comparison) -> Columns:
     others = of_others(compared)
     drifted = [*drift(compared), *(left_alone(compared, column) for column in others)]
     lost = {change.column for change in drifted if change.action == "fail" and change.new is None}
-    decided = [_decide(compared, made) for made in compared.wanted if made.column.name not in lost]
+    named = _named(compared.wanted)
+    decided = [_decide(compared, made) for made in named.values() if made.column.name not in lost]
     taken = {outcome.made.column.name: outcome.made for outcome in decided}
     kept = _kept(compared, taken, {column.name for column in others})
     if compared.replaces and compared.filled is None:
@@ -52,10 +54,11 @@ def compare(compared: Comparison) -> Columns:
     columns = _in_target_order(compared, projection, left)
     standing = {column.name.lower() for column in columns if column.name in compared.there}
     left_out = [column.name for column in others if column.name.lower() not in standing]
+    twins = _twins(compared.wanted, named, decided)
     return Columns(
         target=columns,
         projection=_ordered(projection, columns),
-        changes=(*changes, *_refused_names(columns, compared.can, left_out)),
+        changes=(*changes, *_refused_names((*columns, *twins), compared.can, left_out)),
     )
 
 
@@ -285,6 +288,24 @@ def _own_changes(compared: Comparison, lost: set[str]) -> Iterator[SchemaChange]
             if column.name == SOURCE_ORDER:
                 policy = "format.source_order"
             yield SchemaChange(column.name, "new_column", None, column.type, "add", policy)
+
+
+def _named(wanted: Sequence[ProjectedColumn]) -> dict[str, ProjectedColumn]:
+    """One column of each name. Of two, the one that has it by a rule: it is likely to have had it before."""
+    named: dict[str, ProjectedColumn] = {}
+    for made in wanted:
+        if made.column.name not in named or made.source != made.column.name:
+            named[made.column.name] = made
+    return named
+
+
+def _twins(
+    wanted: Sequence[ProjectedColumn], named: Mapping[str, ProjectedColumn], decided: Sequence[_Outcome]
+) -> Iterator[Column]:
+    """Columns whose name in the target another one has too, by a rule or as a text. It would get the values of one."""
+    written = Counter(outcome.made.column.name for outcome in decided if outcome.written)
+    yield from (made.column for made in wanted if made.column.name in written and made is not named[made.column.name])
+    yield from (Column(name, types.STRING) for name, times in written.items() if times > 1)
 
 
 def _refused_names(
