@@ -51,8 +51,9 @@ Fill = Literal["computed", "numbered", "default"]
 @dataclass(frozen=True)
 class TargetCapabilities:
     """The modes are listed by the type's schema. ``widens(old, new)``: whether a column's type can be changed in place.
-    ``refuses_names``: why a column cannot have this name, or None. ``stores``: the type that a column created with a
-    type actually gets (an int8 becomes a smallint). ``replaces_types``: replacing the whole content replaces types too.
+    ``refuses_names``: why a column cannot have this name, or None. ``folds_fields``: it does not tell fields of one
+    struct apart whose names differ only in case. ``stores``: the type that a column created with a type actually gets
+    (an int8 becomes a smallint). ``replaces_types``: replacing the whole content replaces types too.
     ``atomic``: the scope in which one commit of several tables is atomic. ``alters_first``: columns are changed before
     the commit, and stay so if it fails. ``is_log``: rows are only added, as messages of a log, which is neither read
     back nor replaced. A log that exists may be written, by others too; until this flow has written to it, a plan treats
@@ -61,6 +62,7 @@ class TargetCapabilities:
 
     widens: Callable[[DataType, DataType], bool]
     refuses_names: Callable[[str], str | None] = lambda name: None
+    folds_fields: bool = False
     stores: Callable[[DataType], DataType] = lambda kind: kind
     replaces_types: bool = False
     atomic: Literal["database", "table"] = "table"

@@ -15,7 +15,7 @@ from flowctl.model import types
 from flowctl.model.projection import Columns, ProjectedColumn
 from flowctl.model.schema_change import Action, ChangeClass, SchemaChange
 from flowctl.model.table_info import Column
-from flowctl.model.types import is_wider, short
+from flowctl.model.types import fields_alike, is_wider, short
 from flowctl.plan.comparison import Comparison, RecordedColumns
 from flowctl.plan.drift import drift, left_alone, of_others, without_ignored
 from flowctl.plan.projection import TEXT_SUFFIX
@@ -29,7 +29,7 @@ def for_new_table(table: TableSpec, wanted: Sequence[ProjectedColumn], can: Targ
     source may drop a NOT NULL at any time, and ``expect`` checks what matters."""
     projection = tuple(replace(made, column=replace(made.column, nullable=True)) for made in wanted)
     columns = (*(made.column for made in projection), *own_columns(table).values())
-    return Columns(target=columns, projection=projection, changes=tuple(_refused_names(columns, can)))
+    return Columns(target=columns, projection=projection, changes=tuple(_refused_names(columns, can, {})))
 
 
 def compare(compared: Comparison) -> Columns:
@@ -58,7 +58,7 @@ def compare(compared: Comparison) -> Columns:
     return Columns(
         target=columns,
         projection=_ordered(projection, columns),
-        changes=(*changes, *_refused_names((*columns, *twins), compared.can, left_out)),
+        changes=(*changes, *_refused_names((*columns, *twins), compared.can, compared.there, left_out)),
     )
 
 
@@ -309,24 +309,31 @@ def _twins(
 
 
 def _refused_names(
-    columns: Sequence[Column], can: TargetCapabilities, others: Collection[str] = ()
+    columns: Sequence[Column], can: TargetCapabilities, there: Mapping[str, Column], others: Collection[str] = ()
 ) -> Iterator[SchemaChange]:
     """Refuses names that the target does not accept, and names that differ only in case from each other or from
-    ``others``."""
+    ``others``. The types of ``there`` are in the target already."""
     seen = {name.lower(): name for name in others}
     for column in columns:
         earlier = seen.get(column.name.lower())
         seen[column.name.lower()] = column.name
+        hint = "Rename or exclude it under `columns`"
         if earlier is not None:
             note = f'collides with "{earlier}"' + (", which differs in case only" * (earlier != column.name))
         elif reason := can.refuses_names(column.name):
             note = f"cannot keep its name: {reason}"
+        elif can.folds_fields and not _is_there(column, there) and (alike := fields_alike(column.type)):
+            note = f'has the fields "{alike[0]}" and "{alike[1]}", which the target does not tell apart'
+            hint = "Rename one of them in the source, or exclude the column under `columns`"
         else:
             continue
-        hint = "Rename or exclude it under `columns`"
         yield SchemaChange(
             column.name, "new_column", None, column.type, "fail", "column names", note=note, if_refused=hint
         )
+
+
+def _is_there(column: Column, there: Mapping[str, Column]) -> bool:
+    return column.name in there and there[column.name].type == column.type
 
 
 def _typed(made: ProjectedColumn, now: Column) -> ProjectedColumn:
