@@ -51,16 +51,18 @@ Fill = Literal["computed", "numbered", "default"]
 @dataclass(frozen=True)
 class TargetCapabilities:
     """The modes are listed by the type's schema. ``widens(old, new)``: whether a column's type can be changed in place.
-    ``refuses_names``: why a column cannot have this name, or None. ``stores``: the type that a column created with a
-    type actually gets (an int8 becomes a smallint). ``replaces_types``: replacing the whole content replaces types too.
-    ``atomic``: the scope in which one commit of several tables is atomic. ``alters_first``: columns are changed before
-    the commit, and stay so if it fails. ``is_log``: rows are only added, as messages of a log, which is neither read
-    back nor replaced. A log that exists may be written, by others too; until this flow has written to it, a plan treats
-    it as a table that does not exist. ``batch_rows`` is how many messages of a topic one commit takes, unless the spec
-    says otherwise. ``undecoded``: the forms of a source's rows that it takes."""
+    ``refuses_names``: why a column cannot have this name, or None. ``folds_fields``: fields of one struct must differ
+    in more than case. ``stores``: the type that a column created with a type actually gets (an int8 becomes a
+    smallint). ``replaces_types``: replacing the whole content replaces types too. ``atomic``: the scope in which one
+    commit of several tables is atomic. ``alters_first``: columns are changed before the commit, and stay so if it
+    fails. ``is_log``: rows are only added, as messages of a log, which is neither read back nor replaced. A log that
+    exists may be written, by others too; until this flow has written to it, a plan treats it as a table that does not
+    exist. ``batch_rows`` is how many messages of a topic one commit takes, unless the spec says otherwise.
+    ``undecoded``: the forms of a source's rows that it takes."""
 
     widens: Callable[[DataType, DataType], bool]
     refuses_names: Callable[[str], str | None] = lambda name: None
+    folds_fields: bool = False
     stores: Callable[[DataType], DataType] = lambda kind: kind
     replaces_types: bool = False
     atomic: Literal["database", "table"] = "table"
@@ -191,8 +193,7 @@ class TargetRules(ABC):
 
     @abstractmethod
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
-        """The same changes, each with its statement (empty: none needed), and further changes that they need or
-        cause."""
+        """The same changes, each with its statement (empty: none needed), and others that they need or cause."""
 
     def native_type(self, column: Column) -> str:
         """The type, as this target writes it, of a new column for the values of ``column``, which a source of the same
@@ -247,8 +248,7 @@ class TargetRules(ABC):
         return []
 
     def partition_columns(self, there: TableInfo | None, layout: Layout, *, rebuilds: bool) -> tuple[str, ...]:
-        """The columns by which the table is partitioned, or will be once it is created, or rebuilt with its schema
-        (``rebuilds``)."""
+        """The columns by which the table is partitioned, or will be once created, or rebuilt with its schema."""
         return ()
 
     def refuse_partitions(self, partitioned: Sequence[Column], columns: Sequence[Column]) -> tuple[str, str] | None:

@@ -157,6 +157,22 @@ def is_or_holds(kind: DataType, *wanted: DataType) -> bool:
             return kind in wanted
 
 
+def fields_alike(kind: DataType) -> tuple[str, str] | None:
+    """The first two fields of one struct, at any depth of ``kind``, whose names differ in nothing but case, if any."""
+    match kind:
+        case Array(item):
+            return fields_alike(item)
+        case Struct(fields):
+            seen: dict[str, str] = {}
+            for name, of in fields:
+                if name.lower() in seen:
+                    return seen[name.lower()], name
+                seen[name.lower()] = name
+                if inside := fields_alike(of):
+                    return inside
+    return None
+
+
 def is_number(*kinds: DataType) -> bool:
     """Whether one of ``kinds`` is a type of numbers."""
     return any(isinstance(kind, Decimal) or kind in (*INTEGERS, *FLOATS) for kind in kinds)

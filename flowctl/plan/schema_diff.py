@@ -6,6 +6,7 @@ difference whose action is ``fail`` stops the table. Foreign changes to the targ
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,7 @@ from flowctl.model import types
 from flowctl.model.projection import Columns, ProjectedColumn
 from flowctl.model.schema_change import Action, ChangeClass, SchemaChange
 from flowctl.model.table_info import Column
-from flowctl.model.types import is_wider, short
+from flowctl.model.types import fields_alike, is_wider, short
 from flowctl.plan.comparison import Comparison, RecordedColumns
 from flowctl.plan.drift import drift, left_alone, of_others, without_ignored
 from flowctl.plan.projection import TEXT_SUFFIX
@@ -28,7 +29,7 @@ def for_new_table(table: TableSpec, wanted: Sequence[ProjectedColumn], can: Targ
     source may drop a NOT NULL at any time, and ``expect`` checks what matters."""
     projection = tuple(replace(made, column=replace(made.column, nullable=True)) for made in wanted)
     columns = (*(made.column for made in projection), *own_columns(table).values())
-    return Columns(target=columns, projection=projection, changes=tuple(_refused_names(columns, can)))
+    return Columns(target=columns, projection=projection, changes=tuple(_refused_names(columns, can, {})))
 
 
 def compare(compared: Comparison) -> Columns:
@@ -37,7 +38,8 @@ def compare(compared: Comparison) -> Columns:
     others = of_others(compared)
     drifted = [*drift(compared), *(left_alone(compared, column) for column in others)]
     lost = {change.column for change in drifted if change.action == "fail" and change.new is None}
-    decided = [_decide(compared, made) for made in compared.wanted if made.column.name not in lost]
+    named = _named(compared.wanted)
+    decided = [_decide(compared, made) for made in named.values() if made.column.name not in lost]
     taken = {outcome.made.column.name: outcome.made for outcome in decided}
     kept = _kept(compared, taken, {column.name for column in others})
     if compared.replaces and compared.filled is None:
@@ -52,10 +54,11 @@ def compare(compared: Comparison) -> Columns:
     columns = _in_target_order(compared, projection, left)
     standing = {column.name.lower() for column in columns if column.name in compared.there}
     left_out = [column.name for column in others if column.name.lower() not in standing]
+    twins = _twins(compared.wanted, named, decided)
     return Columns(
         target=columns,
         projection=_ordered(projection, columns),
-        changes=(*changes, *_refused_names(columns, compared.can, left_out)),
+        changes=(*changes, *_refused_names((*columns, *twins), compared.can, compared.there, left_out)),
     )
 
 
@@ -287,25 +290,50 @@ def _own_changes(compared: Comparison, lost: set[str]) -> Iterator[SchemaChange]
             yield SchemaChange(column.name, "new_column", None, column.type, "add", policy)
 
 
+def _named(wanted: Sequence[ProjectedColumn]) -> dict[str, ProjectedColumn]:
+    """One column of each name. Of two, the one that has it by a rule: it is likely to have had it before."""
+    named: dict[str, ProjectedColumn] = {}
+    for made in wanted:
+        if made.column.name not in named or made.source != made.column.name:
+            named[made.column.name] = made
+    return named
+
+
+def _twins(
+    wanted: Sequence[ProjectedColumn], named: Mapping[str, ProjectedColumn], decided: Sequence[_Outcome]
+) -> Iterator[Column]:
+    """Columns whose name in the target another one has too, by a rule or as a text. It would get the values of one."""
+    written = Counter(outcome.made.column.name for outcome in decided if outcome.written)
+    yield from (made.column for made in wanted if made.column.name in written and made is not named[made.column.name])
+    yield from (Column(name, types.STRING) for name, times in written.items() if times > 1)
+
+
 def _refused_names(
-    columns: Sequence[Column], can: TargetCapabilities, others: Collection[str] = ()
+    columns: Sequence[Column], can: TargetCapabilities, there: Mapping[str, Column], others: Collection[str] = ()
 ) -> Iterator[SchemaChange]:
     """Refuses names that the target does not accept, and names that differ only in case from each other or from
-    ``others``."""
+    ``others``. The types of ``there`` are in the target already."""
     seen = {name.lower(): name for name in others}
     for column in columns:
         earlier = seen.get(column.name.lower())
         seen[column.name.lower()] = column.name
+        hint = "Rename or exclude it under `columns`"
         if earlier is not None:
             note = f'collides with "{earlier}"' + (", which differs in case only" * (earlier != column.name))
         elif reason := can.refuses_names(column.name):
             note = f"cannot keep its name: {reason}"
+        elif can.folds_fields and not _is_there(column, there) and (alike := fields_alike(column.type)):
+            note = f'has the fields "{alike[0]}" and "{alike[1]}", which the target does not tell apart'
+            hint = "Rename one of them in the source, or exclude the column under `columns`"
         else:
             continue
-        hint = "Rename or exclude it under `columns`"
         yield SchemaChange(
             column.name, "new_column", None, column.type, "fail", "column names", note=note, if_refused=hint
         )
+
+
+def _is_there(column: Column, there: Mapping[str, Column]) -> bool:
+    return column.name in there and there[column.name].type == column.type
 
 
 def _typed(made: ProjectedColumn, now: Column) -> ProjectedColumn:

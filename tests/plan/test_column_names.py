@@ -15,6 +15,8 @@ from flowctl.model.position import FilesPosition
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column
 from flowctl.plan.document import action_of
+from flowctl.plan.projection import projection
+from flowctl.resolve.names import own_columns
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.spec import ColumnRules, Cursor, DetectFlag, Layout, ReadHints, SchemaPolicies, TableSpec
 from tests.plan.worlds import (
@@ -23,6 +25,7 @@ from tests.plan.worlds import (
     OLD,
     ORDERS,
     changes,
+    committed,
     high,
     observed,
     recorded,
@@ -31,6 +34,7 @@ from tests.plan.worlds import (
     statements,
     step,
     table,
+    target,
 )
 from tests.plan.worlds import unchanged_target as unchanged
 
@@ -165,6 +169,42 @@ def test_no_other_column_takes_over_the_name_of_a_renamed_one(mode: Mode) -> Non
         assert "no longer a column" not in made.reason
     again = step(spec, observed(high(NEW), there, **unchanged()), state, PlanOptions(full_refresh=("orders",)))
     assert "no longer a column" not in again.reason
+
+
+RENAMED, NOTE, TEXT = {"note": "text"}, Column("note", types.STRING), Column("text", types.STRING)
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "truncate", "scd2"])
+@pytest.mark.parametrize(
+    ("rules", "before"),
+    [
+        pytest.param(ColumnRules(rename=RENAMED), (NOTE,), id="renamed"),
+        pytest.param(ColumnRules(rename=RENAMED, mask={"note": "sha256"}), (NOTE,), id="masked"),
+        pytest.param(ColumnRules(add={"text": "upper(note)"}, types={"text": "string"}), (NOTE,), id="added"),
+        pytest.param(ColumnRules(rename={"id": "text"}), (), id="key"),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 9])
+def test_no_column_takes_a_name_that_another_one_has_by_a_rule(
+    mode: Mode, rules: ColumnRules, before: tuple[Column, ...], at: int
+) -> None:
+    """The column under that name would have the values of one of them, whichever is the last."""
+    key = (rules.rename.get("id", "id"),)
+    spec = table(columns=rules, mode=mode, key=key)
+    was = (*ORDERS, *before)
+    left = target((*(part.column for part in projection(spec, was)), *own_columns(spec).values()))
+    state = recorded(spec, OLD, schema=was, target_columns=left.columns)
+    now = [*was]
+    now.insert(at, TEXT)
+    seen = observed(high(NEW), source(tuple(now)), left, committed(position=OLD))
+    for options in (PlanOptions(), PlanOptions(full_refresh=("orders",))):
+        made = step(spec, seen, state, options)
+        assert (action_of(made), made.reason) == ("stop", 'column names — column "text" collides with "text"')
+        assert made.hint == "Rename or exclude it under `columns`"
+    first = step(spec, observed(high(NEW), source(tuple(now))))
+    assert (action_of(first), first.reason) == ("stop", made.reason)
+    fine = table(columns=replace(rules, exclude=("text",)), mode=mode, key=key)
+    assert "collides" not in step(fine, seen, replace(state, definition={})).reason
 
 
 def test_an_excluded_column_may_go_as_long_as_none_comes() -> None:

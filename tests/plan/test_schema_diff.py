@@ -270,6 +270,22 @@ def test_names_that_collide_or_that_the_target_refuses_stop(name, reason):
     assert reason is None or reason in made.reason
 
 
+@pytest.mark.parametrize("within", [lambda kind: kind, types.Array, lambda kind: types.Struct((("inner", kind),))])
+def test_fields_of_structs_that_differ_in_case_only_stop(within):
+    """Nothing opens a Delta table that has them."""
+    alike = Column("s", within(types.Struct((("a", types.INT32), ("b", types.INT32), ("A", types.INT32)))))
+    apart = replace(alike, type=within(types.Struct((("a", types.INT32), ("b", types.INT32)))))
+    for made in (
+        differing((*ORDERS, alike)),
+        differing((*ORDERS, alike), before=(*ORDERS, apart), request=REFRESH),
+        step(table(), observed(high(NEW), source((*ORDERS, alike)))),
+    ):
+        reason = 'column names — column "s" has the fields "a" and "A", which the target does not tell apart'
+        assert (action_of(made), made.reason) == ("stop", reason)
+        assert made.hint == "Rename one of them in the source, or exclude the column under `columns`"
+    assert action_of(differing((*ORDERS, apart))) == "change"
+
+
 def test_soft_deletes_add_their_column_whatever_the_policies():
     made = differing(
         (*ORDERS, Column("is_deleted", types.BOOL)),

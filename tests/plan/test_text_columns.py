@@ -40,6 +40,14 @@ def test_a_column_of_the_source_that_is_gone_is_no_text_of_another():
     assert told(made) == [("vat__text", "dropped_column", "keep")]
 
 
+def test_a_text_takes_no_name_that_the_source_has():
+    """Nor does the source's own column take that of a text."""
+    own = Column("vat__text", types.STRING)
+    for now, before, there in (((*AS_TEXT, own), THERE, THERE), ((own, *AS_TEXT), AS_TEXT, THERE)):
+        made = differing(now, before=before, there=there, left=there, on_schema_change=KEYS["on_schema_change"])
+        assert action_of(made) == "stop" and 'column "vat__text" collides with "vat__text"' in made.reason
+
+
 def test_checks_that_find_only_nulls_are_named():
     checks = (
         Between(column="vat", low=0, high=9, mark=MARK),

@@ -37,6 +37,7 @@ CAPABILITIES = Capabilities(
     target=TargetCapabilities(
         widens=widens,
         refuses_names=refused_name,
+        folds_fields=True,
         replaces_types=True,
     ),
     extra="delta",

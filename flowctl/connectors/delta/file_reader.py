@@ -120,23 +120,27 @@ def partition_value(text: str | None, kind: DataType) -> pa.Scalar:
 
 
 @contextmanager
-def errors_of(location: TableLocation, file: DataFile) -> Iterator[None]:
+def errors_of(location: TableLocation, file: DataFile, *, is_planned: bool = False) -> Iterator[None]:
+    """``is_planned``: of the version that a plan names, so that no other one can be read instead."""
     import pyarrow as pa
 
     try:
         yield
     except FileNotFoundError as error:
-        raise _missing(location, file) from error
+        raise _missing(location, file, is_planned=is_planned) from error
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise Unreadable(f"{file.path}: {error}") from error
 
 
-def _missing(location: TableLocation, file: DataFile) -> FlowctlError:
+def _missing(location: TableLocation, file: DataFile, *, is_planned: bool) -> FlowctlError:
     """A file may be gone because newer versions do not need it; if the newest does, nobody can read the table."""
     from flowctl.connectors.delta.table import open_table
 
     newest = open_table(location)
     if newest is None or all(one["path"] != file.path for one in newest.files):
+        if is_planned:
+            what = f"{location.url} was rewritten since the plan was made, and {file.path}, which it needs, was deleted"
+            return TableError(what, hint="Plan again")
         return TransientError(f"{location.url} was rewritten as it was read: {file.path} is gone", hint="Run again")
     return TableError(f"{location.url}: the table lists {file.path}, which is missing", hint=_RESTORE)
 

@@ -72,7 +72,7 @@ class Scan:
             )
         found, start, columns = data_file(location, file, self._partition_by), 0, (*self._stored, *more)
         try:
-            with errors_of(location, found), open_file(location, found) as reader:
+            with errors_of(location, found, is_planned=True), open_file(location, found) as reader:
                 reader.require_readable(columns)
                 self._require_ids(reader)
                 hidden = found.hidden() if wanted is None else wanted

@@ -30,7 +30,9 @@ def _refuses(name: str) -> str | None:
 
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(position="cursor"),
-    target=TargetCapabilities(widens=lambda old, new: is_wider(new, old), refuses_names=_refuses, atomic="database"),
+    target=TargetCapabilities(
+        widens=lambda old, new: is_wider(new, old), refuses_names=_refuses, folds_fields=True, atomic="database"
+    ),
     extra="duckdb",
     drivers=("duckdb",),
     signs=("DuckDB", "duckdb"),

@@ -6,11 +6,12 @@ converted exactly or refused. Nothing is inferred from a sample, because the nex
 
 from __future__ import annotations
 
+import base64
 import codecs
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from flowctl.connectors.arrow import data_type
@@ -165,10 +166,8 @@ def columns_of_file(format: Format, opened: Callable[[], Any], path: str) -> tup
                 raise TableError(f"{path}: JSON lines do not say which columns they have", hint="Set format.schema")
             return format.declared
         case "parquet":
-            import pyarrow.parquet
-
             with opened() as stream:
-                return _arrow_columns(pyarrow.parquet.read_schema(stream), path)
+                return _parquet_columns(stream, path)
         case "avro":
             from flowctl.connectors.files.avro_files import avro_columns
 
@@ -179,6 +178,20 @@ def columns_of_file(format: Format, opened: Callable[[], Any], path: str) -> tup
 
             with opened() as stream:
                 return _arrow_columns(_in_microseconds(pyarrow.orc.ORCFile(stream).schema), path)
+
+
+def _parquet_columns(stream: Any, path: str) -> tuple[Column, ...]:
+    """``native`` is the type that the file was written with, where pyarrow reads it as another."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(stream)
+    columns, recorded = _arrow_columns(file.schema_arrow, path), (file.metadata.metadata or {}).get(b"ARROW:schema")
+    if recorded is None:
+        return columns
+    written = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(recorded)))
+    natives = {field.name: str(field.type) for field in written if "date64" in str(field.type)}
+    return tuple(replace(column, native=natives.get(column.name, column.native)) for column in columns)
 
 
 def _in_microseconds(schema: pa.Schema) -> pa.Schema:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.compressed import is_compressed
-from flowctl.connectors.files.formats import Format, format_of, own_only
+from flowctl.connectors.files.formats import Format, FormatName, format_of, own_only
 from flowctl.connectors.files.listing import FileRoot, listed, matching, pattern_of
 from flowctl.connectors.files.own_reading import own_frame
 from flowctl.connectors.files.path_columns import path_columns
@@ -170,9 +170,18 @@ def _require_known(path: str, columns: Sequence[Column], known: Mapping[str, Col
 
 
 def _is_plain(found: Mapping[str, Sequence[Column]], asked: Sequence[Column]) -> bool:
-    """Whether Sail's own reader reads all files exactly."""
+    """Whether Sail's own reader reads all files exactly. It takes the types of Arrow that a file records, and fails for
+    :data:`_UNREAD_BY_SAIL`."""
     types_of = {column.name: column.type for column in asked}
-    return all(column.type == types_of[column.name] for columns in found.values() for column in columns)
+    return all(
+        column.type == types_of[column.name] and not _UNREAD_BY_SAIL.search(column.native)
+        for columns in found.values()
+        for column in columns
+    )
+
+
+#: At any depth. Polars writes all its lists like this.
+_UNREAD_BY_SAIL = re.compile(r"\b(large_list<|date64\b)")
 
 
 def _needs_own_orc(format: Format, columns: Sequence[Column]) -> bool:
@@ -194,18 +203,22 @@ def _require_readable(spark: SparkSession, format: Format, columns: Sequence[Col
         )
 
 
-def error_of_read(text: str, pattern: str) -> TableError | None:
+def error_of_read(text: str, pattern: str, format: FormatName) -> TableError | None:
     """What a Spark error means, from its text: names the file but omits the quoted row. None for other errors."""
     if own := refused(text):
         return own
+    hint = _HINTS.get(format, "Replace the file, or leave it out of the pattern in `from`")
     if "CSV header does not conform" in text:
-        return TableError(f"a file of {pattern} has a different header from the others", hint=_MALFORMED_HINT)
+        return TableError(f"a file of {pattern} has a different header from the others", hint=hint)
     if "MALFORMED_RECORD" in text or "FAILED_READ_FILE" in text:
         file = re.search(r"file:?\s*((?:file|s3a?|gs|abfss?)://?\S+?)[.,]?(?:\s|$)", text)
         where = file[1] if file else pattern
         codec = "is not compressed as its name indicates, or is incomplete, or " if is_compressed(where) else ""
-        return TableError(f"{where} {codec}holds a row that does not fit its columns", hint=_MALFORMED_HINT)
+        return TableError(f"{where} {codec}holds a row that does not fit its columns", hint=hint)
     return None
 
 
-_MALFORMED_HINT = "Fix the file, or set format: delimiter, quote, escape, header or multiline"
+_HINTS: Mapping[FormatName, str] = {
+    "csv": "Fix the file, or set format: delimiter, quote, escape, header or multiline",
+    "jsonl": "Fix the file, or change the types in format.schema",
+}

@@ -84,7 +84,9 @@ class FilesSource(DirectSource):
     def snapshot(
         self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
     ) -> Iterator[Snapshot]:
-        with refusal.named(lambda text: error_of_read(text, pattern_of(relation))):
+        pattern = pattern_of(relation)
+        format = format_of(pattern, relation.format).name
+        with refusal.named(lambda text: error_of_read(text, pattern, format)):
             yield FilesSnapshot(spark, self.root, relation, info)
 
 

@@ -351,6 +351,16 @@ def test_an_interval_that_was_begun_and_is_lost(source: Any, path: str) -> None:
     assert source.high_watermarks({"orders": request})["orders"].begun_lost.endswith("was deleted (VACUUM)")
 
 
+def test_a_planned_version_whose_files_are_gone_is_not_tried_again(source: Any, path: str) -> None:
+    put(path, (1, "a"), (2, "b"))
+    planned = Interval(None, position(source, 0))
+    delete(path, "id = 1")
+    vacuum(path)
+    with pytest.raises(TableError, match="was rewritten since the plan was made") as raised:
+        captured_rows(source, ORDERS, interval=planned)
+    assert raised.value.hint == "Plan again"
+
+
 def test_a_table_made_anew_is_another_one(source: Any, path: str) -> None:
     put(path, (1, "a"))
     info = describe(source, ORDERS)
