@@ -1,9 +1,9 @@
-"""Whether a table's folder is its own: metadata name files by their full paths, so a copy's are those of the original."""
+"""Whether a table's folder is its own. Metadata name files by their full paths: those of a copy are the original's."""
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
+from pathlib import Path
 
 from flowctl.connectors.iceberg.file_io import plain
 from flowctl.errors import StoppedByPolicy
@@ -28,7 +28,7 @@ def is_same_place(one: str, other: str) -> bool:
     if scheme(one) != "file" or scheme(other) != "file":
         return False
     with suppress(OSError):
-        return os.path.samefile(one, other)
+        return Path(one).samefile(other)
     return False
 
 
