@@ -37,7 +37,7 @@ def is_left_behind(metadata: TableMetadata, snapshot_id: int, version: int, earl
 
 
 def read_earlier(metadata: TableMetadata, io: FileIO) -> Iterator[TableMetadata]:
-    """The metadata before ``metadata``, newest first, up to the first that was deleted or that this user cannot read."""
+    """The metadata before ``metadata``, newest first, up to the first that was deleted or cannot be read."""
     from pyiceberg.serializers import FromInputFile
 
     def read(path: str) -> TableMetadata | None:
