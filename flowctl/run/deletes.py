@@ -10,11 +10,12 @@ from flowctl.connectors.source import ReadRequest
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.engine.spark_types import named
 from flowctl.model.interval import Interval
+from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column
 from flowctl.observe.lower_bound import read_from
 from flowctl.run import batch, masking
 from flowctl.run.checks import BatchCounts
-from flowctl.spec.spec import DetectFlag, TableSpec
+from flowctl.spec.spec import DetectFlag
 from flowctl.sql.difference import SOURCE_ORDER
 
 if TYPE_CHECKING:
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
 SOFT_DELETED = "_deleted_at"
 
 
-def may_repeat(table: TableSpec) -> bool:
-    """Whether a batch may delete rows that are deleted already: flags stay set, and messages are sent again."""
-    return isinstance(table.deletes, DetectFlag) or table.has_source_order
+def may_repeat(work: Staging) -> bool:
+    """Whether a batch may delete rows that the target has not: flags stay set, messages are sent again, and a change
+    feed has rows that came and went between two runs."""
+    by_version = isinstance(work.intent.interval.lower, VersionPosition)
+    return isinstance(work.table.deletes, DetectFlag) or work.table.has_source_order or by_version
 
 
 def live(target: DataFrame, mode: str) -> DataFrame:

@@ -79,7 +79,7 @@ def stage(work: Staging) -> StagedBatch:
     if counts is None or counts.null_keys:  # the error about null keys shows samples
         return _checked_on_engine(work, staged)
     counts = replace(counts, target_rows=_target_rows(work, bool(counts.deletes)))
-    if deletes.may_repeat(work.table) and checks.deletes_too_many(work.table, counts):
+    if deletes.may_repeat(work) and checks.deletes_too_many(work.table, counts):
         return _checked_on_engine(work, staged)
     return _decided(work, _without_reason(work, staged), None, counts)
 
@@ -119,7 +119,7 @@ def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
         _refuse_duplicates(work, rows.where(named(REASON_COLUMN).isNull() & ~_null_key(work)))
     counts = _count(work, rows)
     _refuse_null_keys(work, rows, counts.null_keys)
-    if deletes.may_repeat(work.table) and checks.deletes_too_many(work.table, counts):
+    if deletes.may_repeat(work) and checks.deletes_too_many(work.table, counts):
         counts = replace(counts, deleted=deletes.count_live(work, rows, counts))
     rejected = _rejected(work, rows) if counts.quarantined else None
     if rows is staged_rows and rejected is None:

@@ -159,6 +159,20 @@ def test_several_versions_of_a_row_between_two_runs_are_one_of_a_history_without
     assert found(flow, "kept", "id, note, is_current") == [(1, "a", 1), (2, "BB", 1), (2, "b", 0), (3, "c", 1)]
 
 
+def test_a_guard_counts_no_deletions_of_rows_that_came_and_went_between_two_runs(flow: Flow) -> None:
+    path = write(flow, *(table.replace(", guard: {max_deleted: 60%}", "") for table in (MERGED, KEPT)))
+    DeltaTable(path).alter.set_table_properties(dict(FEED))
+    flow.apply()
+    write_deltalake(path, rows((4, "d"), (5, "e"), (6, "f")), mode="append")
+    DeltaTable(path).delete("id > 3")
+    DeltaTable(path).update({"note": "'B'"}, predicate="id = 2")
+    flow.apply()
+    assert found(flow, "merged") == [(1, "a"), (2, "B"), (3, "c")]
+    assert found(flow, "kept", "id, note, is_current") == [(1, "a", 1), (2, "B", 1), (2, "b", 0), (3, "c", 1)]
+    DeltaTable(path).delete("id = 1")
+    assert "1 of 3 rows would be deleted" in flow.apply(expect=6).words
+
+
 @pytest.mark.full
 def test_changes_that_are_lost(flow: Flow) -> None:
     """merge and scd2 read everything again and compare keys; append stops and names the next step."""

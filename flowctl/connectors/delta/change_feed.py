@@ -15,7 +15,7 @@ from flowctl.connectors.delta.file_reader import read_hidden
 from flowctl.connectors.delta.log_range import LogCommit
 from flowctl.connectors.delta.scan import Scan
 from flowctl.connectors.delta.types import Action
-from flowctl.connectors.lake.difference import exact, with_key
+from flowctl.connectors.lake.difference import exact_key, with_key
 from flowctl.connectors.lake.part import Part
 from flowctl.model.table_info import Column
 
@@ -125,6 +125,6 @@ def _keyed(part: Part, key: Sequence[str]) -> pa.Table:
     import pyarrow.compute as pc
 
     assert part.versions is not None
-    columns = {str(at): exact(pa.chunked_array([part.rows.column(name)])) for at, name in enumerate(key)}
+    columns = {str(at): exact_key(pa.chunked_array([part.rows.column(name)])) for at, name in enumerate(key)}
     at = pc.add(pc.multiply(part.versions, 2), 0 if part.is_deleted else 1)
     return pa.table({**columns, _AT: at})

@@ -25,6 +25,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Identifier, Properties
 
+from flowctl.connectors.iceberg.own_folder import require_own_folder
 from flowctl.connectors.lake.folder import Folder
 from flowctl.errors import FlowctlError
 
@@ -44,8 +45,10 @@ class HadoopCatalog:
         found = self._newest(identifier)
         if found is None:
             raise NoSuchTableError(f"Table does not exist: {'.'.join(identifier)}")
-        location = f"{self._folder(identifier).url}/metadata/{found[1]}"
+        folder = self._folder(identifier).url
+        location = f"{folder}/metadata/{found[1]}"
         metadata = FromInputFile.table_metadata(self._file_io.new_input(location))
+        require_own_folder(".".join(identifier), metadata.location, folder)
         return Table(identifier, metadata, location, self._file_io, cast(Catalog, self))
 
     def commit_table(

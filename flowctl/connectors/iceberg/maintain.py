@@ -68,7 +68,7 @@ def carry_out(place: TablePlace, due: Maintenance, before_commit: Callable[[], N
             yield _expire(place, before_commit)
         else:
             table = open_existing(place)
-            files = vacuum.removable(table)
+            files = [] if vacuum.why_left_out(table) else vacuum.removable(table)
             vacuum.delete(table, files, before_commit)
             yield removal(files, "removed")
 

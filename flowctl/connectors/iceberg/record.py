@@ -8,9 +8,10 @@ a rollback does not take back the property, so no number is used twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from flowctl.connectors.iceberg.ancestry import is_left_behind
 from flowctl.connectors.lake.record import Record, counts, parse
 from flowctl.model.commit import Commit
 
@@ -33,8 +34,9 @@ def table_properties(record: Record, snapshot_id: int, version: int) -> dict[str
     return {f"{_NEWEST}{record.app_id}": json.dumps(newest)}
 
 
-def newest(metadata: TableMetadata, app: str) -> Record | None:
-    """The record of the newest number of ``app``.
+def newest(metadata: TableMetadata, app: str, earlier: Iterable[TableMetadata]) -> Record | None:
+    """The record of the newest number of ``app``. ``earlier`` are older metadata of the table, newest first, which are
+    read if its snapshot has expired.
 
     A rollback reverts content but not numbers. The result then has the newest number (the next must be higher) and the
     rest from the commit whose content the table has now, so it equals nothing in state.
@@ -51,8 +53,8 @@ def newest(metadata: TableMetadata, app: str) -> Record | None:
             return _logged(record, snapshot)
         if (snapshot.sequence_number or 0) < kept["version"]:
             break
-    else:  # all that are left are younger: it has expired (PyIceberg then leaves out that they have a parent)
-        if metadata.snapshot_by_name("main") is not None:
+    else:  # all that are left are younger: it has expired
+        if not is_left_behind(metadata, kept["snapshot"], kept["version"], earlier):
             return record.logged(version=kept["version"], restored=record.restores or None)
     for snapshot in ancestors(metadata):
         before = record_of(snapshot, app)

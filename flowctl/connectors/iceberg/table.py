@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from flowctl import delays
 from flowctl.connectors.iceberg import record as records
+from flowctl.connectors.iceberg.ancestry import read_earlier
 from flowctl.connectors.iceberg.catalogs import TableCatalog
 from flowctl.connectors.iceberg.errors import errors_of
 from flowctl.connectors.iceberg.types import columns_of
@@ -147,7 +148,8 @@ class OpenTable:
         return TableInfo(object, self.columns, self.identity, version=self.version, rows=estimate, extra=extra)
 
     def newest(self, app: str) -> Record | None:
-        return records.newest(self.metadata, app)
+        with errors_of(self.place.shown):
+            return records.newest(self.metadata, app, read_earlier(self.metadata, self.handle.io))
 
     def standing(self, record: Record, base: str | None = None) -> Record | None:
         """The commit of exactly this intent, or None while its number is free. :class:`StateConflict` if the number

@@ -8,15 +8,20 @@ which are unique: the same path may be written in several ways (``file:``, ``s3a
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from time import time
 from typing import TYPE_CHECKING, Any
 
 from flowctl import text
+from flowctl.connectors.at_once import at_once
 from flowctl.connectors.iceberg.errors import errors_of
 from flowctl.connectors.iceberg.file_io import plain
+from flowctl.connectors.iceberg.own_folder import is_same_place
 from flowctl.connectors.iceberg.table import OpenTable
 from flowctl.connectors.lake.folder import Folder
 from flowctl.connectors.lake.stored_files import LEAST_RETENTION, StoredFile, folders_of_tables, remove
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
 #: Folders in which every Iceberg writer puts files, unless the table says otherwise.
 _FOLDERS = ("data", "metadata")
 _ELSEWHERE = ("write.data.path", "write.metadata.path", "write.folder-storage.path", "write.object-storage.path")
+_METADATA = re.compile(r".*\.metadata\.json(\.gz)?", re.DOTALL)
+_GZIP = b"\x1f\x8b"
 _FILE = re.compile(r".*\.(parquet|avro|orc|puffin|stats|metadata\.json|metadata\.json\.gz)", re.DOTALL)
 
 
@@ -35,6 +42,13 @@ def why_left_out(table: OpenTable) -> str:
     """Why files are not deleted; empty if they are."""
     if name := next((name for name in _ELSEWHERE if name in table.metadata.properties), None):
         return f"vacuum does not look into the folder of {name}"
+    if not is_same_place(table.handle.metadata_location.rpartition("/")[0], f"{table.url}/metadata"):
+        return f"its metadata is not in {table.url}, whose files may be another table's: no file is deleted"
+    with errors_of(table.place.shown):
+        other = _metadata_of_another(table)
+    if other:
+        why = f"{other} is of another table, whose files cannot be told from this one's"
+        return f"{why}: no file is deleted (remove it if no catalog has that table)"
     return ""
 
 
@@ -72,6 +86,26 @@ def _is_inside(table: OpenTable, path: str) -> bool:
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
+
+
+def _metadata_of_another(table: OpenTable) -> str:
+    """Metadata of another table in this one's folder, which two may share in a catalog that lets tables choose their
+    locations; empty if there is none. What cannot be read no table can be opened by."""
+    folder = _folder(table)
+    system = folder.file_system()
+    known = {_name(table.handle.metadata_location), *(_name(one.metadata_file) for one in table.metadata.metadata_log)}
+
+    def ask(path: str) -> str:
+        content = system.cat_file(path)
+        with suppress(ValueError, OSError, EOFError, zlib.error):
+            found = json.loads(gzip.decompress(content) if content[:2] == _GZIP else content)
+            return str(found.get("table-uuid", "")) if isinstance(found, dict) else ""
+        return ""
+
+    listed = map(str, system.ls(f"{folder.url}/metadata", detail=False))
+    asked = [path for path in listed if _METADATA.fullmatch(_name(path)) and _name(path) not in known]
+    uuids = at_once(ask, {path: path for path in asked})
+    return next((path for path in asked if uuids[path] not in ("", table.identity)), "")
 
 
 def _needed(table: OpenTable, without: Container[int]) -> tuple[set[str], set[str]]:

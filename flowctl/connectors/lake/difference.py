@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.lake.part import Part
+from flowctl.connectors.lake.row_search import comparable
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.table_info import Column
 
@@ -36,10 +37,10 @@ def net_rows(
     cancel each other out. Yields the columns ``names`` of new rows, each as often as there are more of it than before;
     and, if there is a ``key``, one row of each key that has none any more, as deleted. Without one,
     :class:`StoppedByPolicy` if any row is gone; ``table`` is its name there. Holds all rows."""
-    rows, versions, comparable = _all_rows(added, removed, columns)
+    rows, versions, values = _all_rows(added, removed, columns)
     if not len(rows):
         return
-    new, gone = _compare(comparable)
+    new, gone = _compare(values)
     if len(new):
         yield from _parts(rows.take(new).select(names), versions.take(new))
     if len(gone) and not key:
@@ -48,7 +49,8 @@ def net_rows(
             hint="Read all again with --full-refresh",
         )
     if len(gone):
-        deleted = _without_living(comparable, gone, [_name(columns, name) for name in key])
+        keys = {_name(columns, name): exact_key(rows[name]) for name in key}
+        deleted = _without_living(_with_columns(values, keys), gone, list(keys))
         yield from (Part(batch, is_deleted=True) for batch in rows.take(deleted).select(names).to_batches())
 
 
@@ -63,6 +65,14 @@ def exact(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
         bits = pa.int32() if kind == pa.float32() else pa.int64()
         return pa.chunked_array([chunk.view(bits) for chunk in values.chunks], bits)
     return values
+
+
+def exact_key(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """As :func:`exact`, for a column of a key: the two zeros are one value there, and so are all NaNs, as they are for
+    the target that the key is looked up in."""
+    import pyarrow as pa
+
+    return exact(comparable(pa.table([values], names=["key"]))["key"])
 
 
 def _all_rows(
@@ -93,6 +103,12 @@ def _parts(rows: pa.Table, versions: pa.ChunkedArray) -> Iterator[Part]:
 
     (batch,) = rows.combine_chunks().to_batches()
     yield Part(batch, versions=pa.concat_arrays(versions.chunks))
+
+
+def _with_columns(rows: pa.Table, values: Mapping[str, pa.ChunkedArray | pa.Array]) -> pa.Table:
+    for name, column in values.items():
+        rows = rows.set_column(rows.column_names.index(name), name, column)
+    return rows
 
 
 def _name(columns: Sequence[Column], name: str) -> str:

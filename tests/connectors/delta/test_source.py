@@ -261,6 +261,15 @@ def test_changed_and_deleted_rows(source: Any, path: str, options: Mapping[str, 
     assert changes(source, 0, 4, columns=["note"]) != []  # the key is compared although it is not read
 
 
+@pytest.mark.parametrize("options", WRITERS.values(), ids=WRITERS)
+def test_a_key_that_becomes_the_other_zero_is_not_deleted(source: Any, path: str, options: Mapping[str, str]) -> None:
+    zeros = pa.table({"id": [0.0, 1.0], "note": ["a", "b"]})
+    write_deltalake(path, zeros, configuration=dict(options))
+    DeltaTable(path).update({"id": "-0.0"}, predicate="id = 0")
+    found = changes(source, 0, 1)
+    assert "(-0.0, 'a')" in repr(found) and not any("deleted" in row for row in found)
+
+
 def test_a_feed_that_was_not_always_on(source: Any, path: str) -> None:
     put(path, (1, "a"), (2, "b"))
     delete(path, "id = 1")

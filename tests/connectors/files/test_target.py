@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,26 @@ def test_what_an_attempt_has_left_is_removed_by_the_commit_of_its_number(
     table.write([row(2)], 2)
     assert ids(table) == [1, 2]
     assert len(table.data_files()) == 2
+
+
+def test_what_an_attempt_has_left_is_removed_after_a_week_if_its_number_is_never_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after the state was lost: the new one has numbers of its own."""
+    table, anew = Table(str(tmp_path)), Table(str(tmp_path), lineage="lineage-2")
+    table.write([row(1)], 1)
+    with monkeypatch.context() as broken:
+        broken.setattr(TableFolder, "create", _unanswered)
+        with pytest.raises(TransientError):
+            table.write([row(2)], 2)
+    anew.write([row(3)], 1)
+    assert len(table.data_files()) == 3
+    long_ago = time.time() - 8 * 86400
+    for path in tmp_path.rglob("*.parquet"):
+        os.utime(path, (long_ago, long_ago))
+    anew.write([row(4)], 2)
+    assert ids(table) == [1, 3, 4]
+    assert table.data_files() == sorted(file["path"] for file in table.manifest()["files"])
 
 
 def test_a_commit_whose_answer_was_lost_is_not_made_twice(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,13 @@ def test_changed_and_deleted_rows(source: Any, orders: Table) -> None:
     assert (1, "A") in upserts and (2, "b") not in upserts
 
 
+def test_a_key_that_becomes_the_other_zero_is_not_deleted(source: Any, catalog: SqlCatalog) -> None:
+    made = catalog.create_table(f"{NAMESPACE}.orders", schema=pa.schema([("id", pa.float64())]))
+    made.append(pa.table({"id": [0.0]}))
+    made.overwrite(pa.table({"id": [-0.0]}))
+    assert repr(changes(source, 1, version(made))) == "[(-0.0,)]"
+
+
 def test_rows_deleted_by_position(source: Any, orders: Table) -> None:
     orders.append(rows((1, "a"), (2, "b"), (3, "c")))
     orders.append(rows((4, "d")))

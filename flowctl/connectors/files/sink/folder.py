@@ -10,16 +10,18 @@ import hashlib
 import os
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from flowctl import delays
 from flowctl.connectors.files.listing import FileRoot, shown_path
 from flowctl.connectors.files.sink.manifest import Manifest, file_name, manifest_of, version_of
+from flowctl.connectors.lake.stored_files import LEAST_RETENTION, StoredFile
 from flowctl.errors import AbortRun, AccessDenied, TableError, TransientError
 from flowctl.storage import access
 from flowctl.storage.blobs import BlobStore
@@ -145,7 +147,7 @@ class TableFolder:
     def foreign_name(self) -> str | None:
         """The name of something that flowctl has not written here; None if there is nothing."""
         with self.own_errors():
-            names = [name for name in self._names("") if name != OWN and not _NAME.fullmatch(name)]
+            names = [name for name in self._entries("") if name != OWN and not _NAME.fullmatch(name)]
         return min(map(shown_path, names), default=None)
 
     def full(self, path: str) -> str:
@@ -170,20 +172,21 @@ class TableFolder:
         found = (version_of(blob.name.removeprefix(self._commits)) for blob in self.blobs.list(self._commits))
         return [version for version in found if version is not None]
 
-    def _stored(self) -> Iterator[str]:
-        """The paths of all files that flowctl has written here, and on a disk those that were never finished."""
-        yield from filter(_NAME.fullmatch, self._names(""))
-        if self.root.is_local:
-            yield from (f"{_UNFINISHED}/{name}" for name in self._names(_UNFINISHED) if _NAME.fullmatch(name))
+    def _stored(self) -> Iterator[StoredFile]:
+        """All files that flowctl has written here, and on a disk those that were never finished."""
+        for below in ("", f"{_UNFINISHED}/") if self.root.is_local else ("",):
+            listed = self._entries(below)
+            yield from (StoredFile.listed(listed[name], f"{below}{name}") for name in listed if _NAME.fullmatch(name))
 
-    def _names(self, below: str) -> list[str]:
+    def _entries(self, below: str) -> Mapping[str, Mapping[str, Any]]:
+        """By name."""
         place = self.full(below).rstrip("/")
         try:
-            found = self.file_system.ls(place, detail=False)
+            found = self.file_system.ls(place, detail=True)
         except (FileNotFoundError, NotADirectoryError):
-            return []
-        paths = (str(path).rstrip("/") for path in found)
-        return [path.rpartition("/")[2] for path in paths if path != place]  # a store may list the folder itself
+            return {}
+        entries = {str(entry["name"]).rstrip("/"): entry for entry in found}
+        return {path.rpartition("/")[2]: entry for path, entry in entries.items() if path != place}  # the folder itself
 
     def _missing_bucket(self) -> str:
         """That the store has no such bucket; empty if it may have it."""
@@ -213,13 +216,18 @@ class TableFolder:
             raise TransientError(f"{self.root.url} does not answer: {error}", hint="Check the store") from error
 
 
-def _dead_files(paths: Iterable[str], manifest: Manifest) -> list[str]:
-    """Files whose sequence number is committed, and which the manifest lacks: no commit will name them any more."""
+def _dead_files(files: Iterable[StoredFile], manifest: Manifest) -> list[str]:
+    """Files that the manifest lacks and no commit will name any more: their sequence number is committed, or they are
+    old. If the state was lost, its next number is never committed; a stale writer may still do it for a while."""
     live = {file.path for file in manifest.files}
     done = {owner_of(commit.lineage, commit.table): commit.seq for commit in manifest.commits.values()}
-    return [path for path in paths if path not in live and _is_of(path, done)]
+    before = time() - LEAST_RETENTION
+    return [file.name for file in files if file.name not in live and _is_over(file, done, before)]
 
 
-def _is_of(path: str, done: dict[str, int]) -> bool:
-    found = _NAME.fullmatch(path.rpartition("/")[2])
-    return found is not None and int(found[1]) <= done.get(found[2], 0)
+def _is_over(file: StoredFile, done: Mapping[str, int], before: float) -> bool:
+    """``done``: the newest number of each that has written to the table."""
+    found = _NAME.fullmatch(file.name.rpartition("/")[2])
+    if found is None or found[2] not in done:
+        return False
+    return int(found[1]) <= done[found[2]] or file.modified < before
