@@ -42,6 +42,7 @@ _REFUSED = {
     Kind.START_ENCRYPTION: ("encrypted events", "Update the server, or turn encrypt_binlog off"),
     Kind.INCIDENT: ("a gap, which the server has noted (an incident event)", "Look at the server's error log"),
 }
+_OPS = {"emptied": Op.TRUNCATE, "replaced": Op.REPLACED, "altered": Op.ALTERED, "unkeyed": Op.UNKEYED}
 _KNOWN = {*Kind, *events.PASSED_OVER}
 
 
@@ -280,7 +281,7 @@ class Reader:
                 f"a statement in the database {query.database or '(none)'} without the rows that it has changed",
                 "Set binlog_format = ROW in all sessions",
             )
-        op = {"emptied": Op.TRUNCATE, "replaced": Op.REPLACED, "altered": Op.ALTERED}.get(meaning.what)
+        op = _OPS.get(meaning.what)
         if op is None or self._gtid is None:
             return
         for database, name in meaning.tables:

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from flowctl.connectors.mysql.changes.altered import ended_columns
+from flowctl.connectors.mysql.changes.altered import drops_primary_key, ended_columns
 from flowctl.connectors.mysql.changes.events import Query
 
 #: ``emptied``: all rows of the table are gone. ``replaced``: it has other rows, which the log does not have.
 #: ``altered``: some of its columns have ended. ``unlogged``: rows were changed, of unknown tables if none is named.
-#: ``unclear``: DDL that cannot be read.
-What = Literal["begin", "end", "other", "emptied", "replaced", "altered", "unlogged", "unclear"]
+#: ``unkeyed``: it has lost its primary key. ``unclear``: DDL that cannot be read.
+What = Literal["begin", "end", "other", "emptied", "replaced", "altered", "unkeyed", "unlogged", "unclear"]
 
 _FRAME: dict[str, What] = {
     "BEGIN": "begin", "COMMIT": "end", "ROLLBACK": "end", "SAVEPOINT": "other", "RELEASE": "other", "SET": "other",
@@ -104,6 +104,8 @@ def _changes_of_tables(words: Sequence[_Word], database: str) -> Iterator[Meanin
             yield Meaning("emptied", ((_after_conditions(words, 2).raw, ""),))
         case "DROP" if is_table:
             yield Meaning("emptied", tuple(_names(words, 2, database)))
+        case "DROP" if kind == ["INDEX"] and "ON" in texts and words[texts.index("ON") - 1].raw.upper() == "PRIMARY":
+            yield Meaning("unkeyed", tuple(_names(words, texts.index("ON") + 1, database))[:1])
         case "CREATE" if replaces and is_database:
             yield Meaning("emptied", ((words[4].raw, ""),))
         case "CREATE" if is_table:
@@ -122,6 +124,8 @@ def _changes_of_tables(words: Sequence[_Word], database: str) -> Iterator[Meanin
                 yield Meaning("replaced", (*table, *_others(words, texts, at, database)))
             if renamed := _new_name(words, at, database):
                 yield Meaning("replaced", (*table, renamed))
+            if drops_primary_key(words[at:]):
+                yield Meaning("unkeyed", table)
             if ended := ended_columns(words[at:]):
                 yield Meaning("altered", table, ended)
 
