@@ -24,12 +24,17 @@ class Op(IntEnum):
     TRUNCATE = 4
     REPLACED = 5
     ALTERED = 6
+    UNKEYED = 7
 
 
-#: Changes of a whole table that concern its rows: they have none themselves.
-OF_TABLES = (Op.TRUNCATE, Op.REPLACED)
+#: Changes of a whole table that concern its rows: they have none themselves. After `UNKEYED` several rows may have had
+#: what was its primary key.
+OF_TABLES = (Op.TRUNCATE, Op.REPLACED, Op.UNKEYED)
 #: The letter of each operation in a target's ``_op``.
-LETTERS = {Op.INSERT: "I", Op.UPDATE: "U", Op.DELETE: "D", Op.TRUNCATE: "T", Op.REPLACED: "X", Op.ALTERED: "A"}
+LETTERS = {
+    Op.INSERT: "I", Op.UPDATE: "U", Op.DELETE: "D", Op.TRUNCATE: "T", Op.REPLACED: "X", Op.ALTERED: "A",
+    Op.UNKEYED: "K",
+}  # fmt: skip
 
 
 def segment_schema() -> pa.Schema:

@@ -27,6 +27,7 @@ from flowctl.plan.finding import Stop
 from flowctl.plan.landed_columns import columns_in_turn, columns_of_shapes
 from flowctl.plan.reading import columns_of, planned_table, stopped
 from flowctl.plan.refusals import refuse_columns
+from flowctl.plan.stream_keys import source_key
 from flowctl.plan.stream_stops import stop_if_appended_again
 from flowctl.plan.unsent import stop_if_unsent, unsent_in_shapes, what
 from flowctl.run.attempt import TableResult
@@ -106,6 +107,11 @@ def _load(
     if Op.REPLACED in of_table:
         reason = f"{table.source} was renamed, or its rows were replaced, and the log does not have them"
         return stopped(case, Stop(reason, f"{case.state_command('resnapshot')} reads it again", "from"))
+    if Op.UNKEYED in of_table and _has_primary_key(case):
+        reason = (
+            f"the primary key of {table.source} was dropped: until it was added again, several rows may have had it"
+        )
+        return stopped(case, Stop(reason, f"{case.state_command('resnapshot')} reads it again", "key"))
     is_truncated = on.stream.on_truncate != "ignore" and Op.TRUNCATE in of_table
     if is_truncated and on.stream.on_truncate == "fail":
         reason = f"{table.source} was truncated (on_truncate: fail)"
@@ -160,6 +166,13 @@ def _of_whole_table(
             taken = rows.filter(pc.greater_equal(rows["lsn"], first))
             found |= set(OF_TABLES) & {*pc.unique(taken["op"]).to_pylist()}
     return found
+
+
+def _has_primary_key(case: Case) -> bool:
+    """Whether changes find their rows by what is the source's primary key now."""
+    source = case.observed.source
+    assert source is not None
+    return case.table.mode != "append" and {*source_key(case.table)} == {*source.primary_key}
 
 
 def case_of_round(on: StreamRun, table: TableSpec, landed: Sequence[LandedTable], target: Target) -> Case:

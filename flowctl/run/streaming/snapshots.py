@@ -259,7 +259,8 @@ class ChangesSnapshot(Snapshot):
             for rows in self.log.rows(batch, list(decoders)):
                 if first:
                     rows = rows.filter(pc.greater_equal(rows["lsn"], first))
-                rows = rows.filter(pc.not_equal(rows["op"], Op.ALTERED))
+                for op in (Op.ALTERED, Op.UNKEYED):
+                    rows = rows.filter(pc.not_equal(rows["op"], op))
                 if self.ignores_truncates:
                     rows = rows.filter(pc.not_equal(rows["op"], Op.TRUNCATE))
                 count = rows.num_rows

@@ -33,6 +33,20 @@ def ended_columns(words: Sequence[Word]) -> tuple[str, ...]:
     return tuple(name for part in _parts(words[_after_name(words) :]) if (name := _ended(part)) is not None)
 
 
+def drops_primary_key(words: Sequence[Word]) -> bool:
+    """Of what follows ALTER TABLE: also as the index with that name."""
+    return any(_drops_primary_key(part) for part in _parts(words[_after_name(words) :]))
+
+
+def _drops_primary_key(part: Sequence[Word]) -> bool:
+    if len(part) < 2 or not _is(part[0], "DROP") or part[1].is_quoted:
+        return False
+    if part[1].text.split()[:1] == ["PRIMARY"]:  # PRIMARY KEY is one word
+        return True
+    at = _after_conditions(part, 2)
+    return part[1].text in ("INDEX", "KEY", "CONSTRAINT") and at < len(part) and part[at].raw.upper() == "PRIMARY"
+
+
 def _after_name(words: Sequence[Word]) -> int:
     at = _after_conditions(words, 0)
     at += 3 if at + 1 < len(words) and _is(words[at + 1], ".") else 1

@@ -42,6 +42,8 @@ _REFUSED = {
     Kind.START_ENCRYPTION: ("encrypted events", "Update the server, or turn encrypt_binlog off"),
     Kind.INCIDENT: ("a gap, which the server has noted (an incident event)", "Look at the server's error log"),
 }
+_OPS = {"emptied": Op.TRUNCATE, "replaced": Op.REPLACED, "altered": Op.ALTERED, "unkeyed": Op.UNKEYED}
+_KNOWN = {*Kind, *events.PASSED_OVER}
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ class Tables:
             return [found] if found is not None else []
         return [object for (its, _), object in self.objects.items() if its == self.fold(database)]
 
-    def concerns(self, query: events.Query) -> bool:
-        """Whether a statement may have changed rows of one of them, also by a trigger."""
+    def may_name(self, query: events.Query) -> bool:
+        """Whether a statement that nobody understands may be about one of them."""
         databases = {database for database, _ in self.objects}
         words = {word.lower() for word in _WORDS.findall(query.text)}
         named = any({*_WORDS.findall(name.lower())} <= words for _, name in self.objects)
@@ -149,7 +151,7 @@ class Reader:
             self._begin(event, gtid, has_begun=not gtid.flags & STANDALONE)
         elif kind in (Kind.GTID, Kind.ANONYMOUS_GTID):
             self._begin(event, events.mysql_gtid(event.body, is_anonymous=kind == Kind.ANONYMOUS_GTID), has_begun=False)
-        elif kind in (Kind.QUERY, Kind.QUERY_COMPRESSED):
+        elif kind in (Kind.QUERY, Kind.QUERY_COMPRESSED, Kind.LOAD_QUERY):
             self._query(event)
         elif kind == Kind.XA_PREPARE:
             if self._is_sent and events.is_prepared(event.body):  # only here, MySQL tells it from a commit in one phase
@@ -173,6 +175,10 @@ class Reader:
             self._identify(events.gtid_list(event.body))
         elif kind in _REFUSED:
             self._refuse(*_REFUSED[Kind(kind)])
+        elif kind not in _KNOWN and not event.is_ignorable:
+            self._refuse(
+                f"an event of the kind {kind}, which may change rows", "Update flowctl, if a newer one reads it"
+            )
         if self._gtid is None and event.end and self._file:
             self.progress.moved(self._file, event.end)
 
@@ -249,7 +255,7 @@ class Reader:
             self._is_sent = True
 
     def _query(self, event: Event) -> None:
-        query = events.query(event.body, is_compressed=event.kind == Kind.QUERY_COMPRESSED)
+        query = events.query(event.kind, event.body)
         is_end = not self._has_begun
         for meaning in self._meanings(query):
             if meaning.what == "begin":
@@ -267,15 +273,15 @@ class Reader:
         try:
             return meanings(query)
         except (ValueError, IndexError):
-            return [Meaning("unlogged")]
+            return [Meaning("unclear")]
 
     def _apply(self, meaning: Meaning, query: events.Query) -> None:
-        if meaning.what == "unlogged" and self.tables.concerns(query):
+        if self._is_unlogged(meaning, query):
             self._refuse(
                 f"a statement in the database {query.database or '(none)'} without the rows that it has changed",
                 "Set binlog_format = ROW in all sessions",
             )
-        op = {"emptied": Op.TRUNCATE, "replaced": Op.REPLACED, "altered": Op.ALTERED}.get(meaning.what)
+        op = _OPS.get(meaning.what)
         if op is None or self._gtid is None:
             return
         for database, name in meaning.tables:
@@ -288,6 +294,14 @@ class Reader:
                     number = self._numbers[object] = self.sink.shape(self.shape_now(object))
                 self._send_begin()
                 self.sink.add(number, op, b"")
+
+    def _is_unlogged(self, meaning: Meaning, query: events.Query) -> bool:
+        """Whether rows of the stream's tables may have changed. A statement does not name all tables that it changes:
+        views, triggers and functions of any database may change others."""
+        if meaning.what == "unclear":
+            return self.tables.may_name(query)
+        is_named = any(self.tables.named(*table) for table in meaning.tables)
+        return meaning.what == "unlogged" and (is_named or not meaning.tables)
 
     def _refuse_prepared(self) -> None:
         """Its end, which may be a rollback, comes without its rows: a table is read again once that has come."""

@@ -12,20 +12,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from flowctl.connectors.mysql.changes.altered import ended_columns
+from flowctl.connectors.mysql.changes.altered import drops_primary_key, ended_columns
 from flowctl.connectors.mysql.changes.events import Query
 
 #: ``emptied``: all rows of the table are gone. ``replaced``: it has other rows, which the log does not have.
-#: ``altered``: some of its columns have ended. ``unlogged``: rows of unknown tables were changed.
-What = Literal["begin", "end", "other", "emptied", "replaced", "altered", "unlogged"]
+#: ``altered``: some of its columns have ended. ``unlogged``: rows were changed, of unknown tables if none is named.
+#: ``unkeyed``: it has lost its primary key. ``unclear``: DDL that cannot be read.
+What = Literal["begin", "end", "other", "emptied", "replaced", "altered", "unkeyed", "unlogged", "unclear"]
 
 _FRAME: dict[str, What] = {
     "BEGIN": "begin", "COMMIT": "end", "ROLLBACK": "end", "SAVEPOINT": "other", "RELEASE": "other", "SET": "other",
     "FLUSH": "other", "ANALYZE": "other", "OPTIMIZE": "other", "REPAIR": "other", "GRANT": "other", "REVOKE": "other",
     "USE": "other", "LOCK": "other", "UNLOCK": "other", "KILL": "other", "CHECK": "other", "INSTALL": "other",
-    "UNINSTALL": "other", "#": "other",
+    "UNINSTALL": "other", "#": "other", "START": "begin", "RESET": "other", "PURGE": "other", "CACHE": "other",
+    "BACKUP": "other",
 }  # fmt: skip
-_ROWS = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "DO", "SELECT", "WITH", "VALUES", "(", "IMPORT")
+_DDL = ("CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE")
+_ROWS = ("INSERT", "UPDATE", "DELETE", "REPLACE", "SELECT", "WITH", "VALUES", "(")
+#: What is between the verb and the table, and what follows the table of a statement that names no other.
+_MODIFIERS = ("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK", "IGNORE", "INTO", "FROM")
+_BEHIND_TABLE = ("(", "SET", "VALUES", "VALUE", "WHERE")
+#: The database of the server's own tables, which have no triggers. Services such as RDS write there as statements.
+_SERVERS_OWN = "mysql"
 #: What ALTER TABLE does to rows without logging them.
 _ALTERS_ROWS = {
     ("TRUNCATE", "PARTITION"), ("DROP", "PARTITION"), ("EXCHANGE", "PARTITION"), ("CONVERT", "PARTITION"),
@@ -57,9 +65,14 @@ class _Word:
 
 
 def meanings(query: Query) -> list[Meaning]:
-    """What the statement does; several things for one that renames tables. Raises ``ValueError`` for a statement that
-    cannot be split into words."""
-    words = _words(query.text)
+    """What the statement does; several things for one that renames tables. Raises ``ValueError`` or ``IndexError`` for
+    DDL that cannot be read."""
+    try:
+        words = _words(query.text)
+    except ValueError:
+        if query.text.split()[0].upper() in _DDL:
+            raise
+        return [Meaning("unlogged")]
     if [word.text for word in words[:2]] == ["SET", "STATEMENT"]:
         texts = [word.text for word in words]
         words = words[texts.index("FOR") + 1 :] if "FOR" in texts else []
@@ -74,8 +87,8 @@ def meanings(query: Query) -> list[Meaning]:
         return [Meaning("unlogged")]
     if first in _FRAME:
         return [Meaning(_FRAME[first])]
-    if first in _ROWS:
-        return [Meaning("unlogged")]
+    if first not in _DDL:
+        return [Meaning("other" if _is_servers_own(words, query.database) else "unlogged")]
     return list(_changes_of_tables(words, query.database)) or [Meaning("other")]
 
 
@@ -91,10 +104,16 @@ def _changes_of_tables(words: Sequence[_Word], database: str) -> Iterator[Meanin
             yield Meaning("emptied", ((_after_conditions(words, 2).raw, ""),))
         case "DROP" if is_table:
             yield Meaning("emptied", tuple(_names(words, 2, database)))
+        case "DROP" if kind == ["INDEX"] and "ON" in texts and words[texts.index("ON") - 1].raw.upper() == "PRIMARY":
+            yield Meaning("unkeyed", tuple(_names(words, texts.index("ON") + 1, database))[:1])
         case "CREATE" if replaces and is_database:
             yield Meaning("emptied", ((words[4].raw, ""),))
-        case "CREATE" if replaces and is_table:
-            yield Meaning("emptied", tuple(_names(words, 4, database))[:1])
+        case "CREATE" if is_table:
+            table = tuple(_names(words, 4 if replaces else 2, database))[:1]
+            if "SELECT" in texts:  # rows come with the columns alone
+                yield Meaning("unlogged", table)
+            if replaces:
+                yield Meaning("emptied", table)
         case "RENAME" if is_table:
             names = _renamed(words, database)
             yield Meaning("replaced", tuple(names))
@@ -105,8 +124,24 @@ def _changes_of_tables(words: Sequence[_Word], database: str) -> Iterator[Meanin
                 yield Meaning("replaced", (*table, *_others(words, texts, at, database)))
             if renamed := _new_name(words, at, database):
                 yield Meaning("replaced", (*table, renamed))
+            if drops_primary_key(words[at:]):
+                yield Meaning("unkeyed", table)
             if ended := ended_columns(words[at:]):
                 yield Meaning("altered", table, ended)
+
+
+def _is_servers_own(words: Sequence[_Word], database: str) -> bool:
+    """Whether only one table of the server's own database is named, and no query."""
+    texts = ["" if word.is_quoted else word.text for word in words]
+    at = 1
+    while at < len(texts) and texts[at] in _MODIFIERS:
+        at += 1
+    if texts[0] not in ("INSERT", "REPLACE", "UPDATE", "DELETE") or at == len(texts) or "SELECT" in texts:
+        return False
+    (its, _), behind = _name(words, at, database)
+    qualifiers = {words[place - 1].raw for place, text in enumerate(texts) if text == "."}
+    is_alone = behind == len(texts) or texts[behind] in _BEHIND_TABLE
+    return its == _SERVERS_OWN and is_alone and qualifiers <= {_SERVERS_OWN}
 
 
 def _names(words: Sequence[_Word], at: int, database: str) -> Iterator[tuple[str, str]]:

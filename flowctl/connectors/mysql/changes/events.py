@@ -22,6 +22,10 @@ STANDALONE, PREPARED = 1, 64
 _GROUP_COMMIT, _HAS_XID = 2, 64 | 128
 #: Of MariaDB's `binlog_alter_two_phase`: an ALTER begins, or is rolled back. Its end that counts has another one.
 _NO_EFFECT = 2 | 8
+#: Of the header: an event that a reader may pass over if it does not know its kind.
+_IGNORABLE = 0x80
+#: What a query's text is behind, and that of LOAD DATA, whose file is described before it.
+_QUERY_BYTES, _LOAD_BYTES = 13, 26
 
 
 class Kind(IntEnum):
@@ -29,6 +33,7 @@ class Kind(IntEnum):
     ROTATE = 4
     FORMAT = 15
     XID = 16
+    LOAD_QUERY = 18
     TABLE_MAP = 19
     INCIDENT = 26
     HEARTBEAT = 27
@@ -44,6 +49,10 @@ class Kind(IntEnum):
     START_ENCRYPTION = 164
     QUERY_COMPRESSED = 165
 
+
+#: Kinds without a change: beginnings and ends of files, values for statements, the blocks of files that LOAD DATA reads
+#: (which count once it is executed), comments, and the positions and members of others.
+PASSED_OVER = {1, 3, 5, 7, 9, 11, 13, 14, 17, 28, 29, 35, 36, 37, 160, 161}
 
 #: Row events: operation, whether they have a field for more data, whether they are compressed.
 ROWS = {
@@ -64,6 +73,7 @@ class Event:
     end: int
     size: int
     body: memoryview
+    is_ignorable: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,9 +118,9 @@ class TableMap:
 
 
 def event_of(data: bytes | memoryview, checksum: bool) -> Event:
-    at, kind, server, size, end, _ = _HEADER.unpack_from(data)
+    at, kind, server, size, end, flags = _HEADER.unpack_from(data)
     last = len(data) - (_CHECKSUM_BYTES if checksum or kind == Kind.FORMAT else 0)
-    return Event(at, kind, server, end, size, memoryview(data)[HEADER_BYTES:last])
+    return Event(at, kind, server, end, size, memoryview(data)[HEADER_BYTES:last], bool(flags & _IGNORABLE))
 
 
 def says_checksums(body: memoryview) -> bool:
@@ -158,12 +168,12 @@ def is_prepared(body: memoryview) -> bool:
     return body[0] == 0
 
 
-def query(body: memoryview, *, is_compressed: bool) -> Query:
+def query(kind: int, body: memoryview) -> Query:
     database_length, variables = body[8], _U16.unpack_from(body, 11)[0]
-    at = 13 + variables
+    at = (_LOAD_BYTES if kind == Kind.LOAD_QUERY else _QUERY_BYTES) + variables
     database = bytes(body[at : at + database_length])
     text = body[at + database_length + 1 :]
-    content = _inflated(text) if is_compressed else bytes(text)
+    content = _inflated(text) if kind == Kind.QUERY_COMPRESSED else bytes(text)
     return Query(database.decode("utf-8", "replace"), content.decode("utf-8", "replace"))
 
 
