@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from flowctl.connectors.delta import actions, commit, data_files
 from flowctl.connectors.delta.choice import Way, choose, traits_of
@@ -53,3 +54,12 @@ def way(writer: Writer, job: WriteJob) -> Way:
 def files(writer: Writer) -> list[dict[str, Any]]:
     """The ``add`` actions of the table's files."""
     return list(open_existing(location(writer)).files)
+
+
+def delete(path: str, condition: str) -> None:
+    DeltaTable(path).delete(condition)
+
+
+def vacuum(path: str) -> None:
+    """Of everything that the newest version does not need."""
+    DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False)

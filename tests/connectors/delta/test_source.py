@@ -22,6 +22,7 @@ from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column, Estimate, ObjectName, RowEstimate
+from tests.connectors.delta.delta_tables import delete, vacuum
 from tests.connectors.hostile import TEXTS, VALUES
 from tests.connectors.reading import Collected, captured_rows, describe, opened, table
 
@@ -56,15 +57,6 @@ def put(path: str, *notes: tuple[int, str], **options: Any) -> None:
 def upsert(path: str, *notes: tuple[int, str]) -> None:
     merging = DeltaTable(path).merge(rows(*notes), "s.id = t.id", "s", "t")
     merging.when_matched_update_all().when_not_matched_insert_all().execute()
-
-
-def delete(path: str, condition: str) -> None:
-    DeltaTable(path).delete(condition)
-
-
-def vacuum(path: str) -> None:
-    """Of everything that the newest version does not need."""
-    DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False)
 
 
 def position(source: Any, version: int) -> VersionPosition:

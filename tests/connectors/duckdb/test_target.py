@@ -236,7 +236,7 @@ def test_another_file_in_its_place_is_another_target(writer: Writer) -> None:
     job = writer.job(2, "append")
     path = Path(writer.place.options["path"])
     path.rename(path.with_suffix(".old"))
-    with pytest.raises(StateConflict, match="intent was for"):
+    with pytest.raises(StateConflict, match="was replaced since this sequence number was begun"):
         writer.place.target.write(writer.spark, writer.batch([row(2)], COLUMNS), job)
 
 

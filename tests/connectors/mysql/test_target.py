@@ -211,7 +211,7 @@ def test_a_table_recreated_since_the_plan_is_another(writer: Writer) -> None:
     writer.write([row(1)], 1)
     job = writer.job(2, "append")
     writer.place.execute("DROP TABLE {table}; CREATE TABLE {table} (id BIGINT, name TEXT, amount DECIMAL(12,2))")
-    with pytest.raises(StateConflict, match="intent was for"):
+    with pytest.raises(StateConflict, match="was replaced since this sequence number was begun"):
         writer.place.target.write(writer.spark, writer.batch([row(2)], COLUMNS), job)
     assert writer.place.read(["id"]) == []
 

@@ -258,7 +258,7 @@ def test_a_table_made_anew_under_its_name_is_another_target(writer: Writer) -> N
     job = writer.job(2, "append")
     writer.place.execute("DROP TABLE {table}")
     writer.place.execute("CREATE TABLE {table} (id bigint, name text, amount numeric(12,2))")
-    with pytest.raises(StateConflict, match="intent was for"):
+    with pytest.raises(StateConflict, match="was replaced since this sequence number was begun"):
         writer.place.target.write(writer.spark, writer.batch([ROW], COLUMNS), job)
     assert writer.place.read(["id"]) == []
 
