@@ -10,6 +10,16 @@ from flowctl.model import codec
 from flowctl.model.codec import in_json
 from flowctl.model.interval import Interval
 from flowctl.model.position import Position
+from flowctl.model.table_info import Column
+
+
+@dataclass(frozen=True)
+class IntendedColumns:
+    """The columns of the source and of the target that are recorded once an intent is committed; None: those recorded
+    before it."""
+
+    source: tuple[Column, ...] | None = field(default=None, metadata=in_json("not_default"))
+    target: tuple[Column, ...] | None = field(default=None, metadata=in_json("not_default"))
 
 
 @dataclass(frozen=True)
@@ -20,7 +30,8 @@ class Intent:
     retry too. ``refresh``: a full refresh was requested; it stays pending until this or a later sequence number
     completes it. ``runs`` counts the runs that have attempted it. ``letters_at`` is where the newest of them keeps dead
     letters (empty: nowhere). ``altered`` names the target's columns that it adds, drops or gives another type: before
-    the commit, in some targets."""
+    the commit, in some targets. ``columns`` is None if only the engine determines them, or if an older flowctl wrote
+    the intent."""
 
     id: str
     seq: int
@@ -35,6 +46,7 @@ class Intent:
     runs: int = field(default=1, metadata=in_json("not_default"))
     letters_at: str = field(default="", metadata=in_json("not_default"))
     altered: tuple[str, ...] = field(default=(), metadata=in_json("not_default"))
+    columns: IntendedColumns | None = field(default=None, metadata=in_json("not_default"))
 
     @property
     def recorded(self) -> Intent:

@@ -66,7 +66,7 @@ def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stoppe
             reason=f"sequence number {begun.seq} of run {begun.run_id} is committed: it is only recorded",
             seq=begun.seq,
             interval=interval,
-            columns=Columns(read_columns(case.table, known_columns(case) or ()), columns_to_record(case)),
+            columns=_committed_columns(case, begun),
             refresh=is_refresh,
         )
     readable = _with_written_rows(case, interval)
@@ -93,6 +93,18 @@ def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stoppe
             *taking_over(case),
             *filter(None, [describe_repetition(begun, case.spec_path, case.table.id)]),
         ),
+    )
+
+
+def _committed_columns(case: Case, begun: Intent) -> Columns:
+    """Those with which the sequence number was committed: source and target may have others since. Where the intent
+    lacks them, those of now."""
+    intended, before = begun.columns, case.state
+    if intended is None:
+        return Columns(read_columns(case.table, known_columns(case) or ()), columns_to_record(case))
+    return Columns(
+        source=before.schema if intended.source is None else intended.source,
+        target=before.target_columns if intended.target is None else intended.target,
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from flowctl import crashpoints
 from flowctl.errors import AbortRun, StalePlan, StoppedByPolicy
-from flowctl.model.commit import Commit, Intent, commit_name
+from flowctl.model.commit import Commit, IntendedColumns, Intent, commit_name
 from flowctl.model.position import CursorPosition, OffsetsPosition
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.step import Load, Plan, RecordOnly, Recover, Runnable, Step
@@ -227,13 +227,16 @@ def new_intent(step: Runnable, document: StateDocument, run: RunContext, at: str
     table = run.tables[step.id]
     has_letters = table.dead_letters is not None or step.interval.letters is not None
     letters_at = str(letters_of(table)) if has_letters else ""
-    known = document.table(step.id).target_columns
-    altered = step.columns.altered_since(known) if isinstance(step.columns, Columns) else ()
+    before, made = document.table(step.id), step.columns if isinstance(step.columns, Columns) else None
+    altered = made.altered_since(before.target_columns) if made is not None else ()
+    columns = _intended(made, before) if made is not None else None
     if not isinstance(step, Load):
-        pending = document.table(step.id).intent
+        pending = before.intent
         assert pending is not None, "a plan recovers what the state that it was made from has begun"
         again = replace(pending, interval=step.interval, runs=pending.runs + 1)  # the plan knows which files it reads
-        return replace(again, letters_at=letters_at, altered=altered) if isinstance(step, Recover) else again
+        if isinstance(step, RecordOnly):
+            return again
+        return replace(again, letters_at=letters_at, altered=altered, columns=columns)
     return Intent(
         id=uuid.uuid4().hex,
         seq=step.seq,
@@ -247,6 +250,15 @@ def new_intent(step: Runnable, document: StateDocument, run: RunContext, at: str
         refresh=step.refresh,
         letters_at=letters_at,
         altered=altered,
+        columns=columns,
+    )
+
+
+def _intended(made: Columns, before: TableState) -> IntendedColumns:
+    """Only what differs from what is recorded: documents stay small in runs that change no columns."""
+    return IntendedColumns(
+        source=made.source if made.source != before.schema else None,
+        target=made.recorded if made.recorded != before.target_columns else None,
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from flowctl.connectors.source import HighWatermark
 from flowctl.model import types
+from flowctl.model.commit import IntendedColumns
 from flowctl.model.file_log import FileLog
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoPosition, Ties, UpstreamPosition
@@ -112,6 +113,23 @@ def test_new_columns_are_made_by_the_first_step_that_writes() -> None:
     assert second.columns.target == first.columns.target and "discount" in {one.name for one in second.columns.target}
     first, second = steps(APPENDED, observed(high(NEW), wider, **landed()), begun(APPENDED))
     assert (statements(first), len(statements(second))) == ((), 1)
+
+
+def test_a_committed_number_records_the_columns_that_it_was_begun_with() -> None:
+    """The source has dropped one of them since; without columns, an older flowctl has begun it."""
+    wider = (*ORDERS, Column("discount", types.Decimal(12, 2)))
+    there = {"target": target(wider, version=8), "commit": committed(4, "i4", BEGUN_TO)}
+    state = begun(APPENDED)
+    assert state.intent is not None
+    of_older = steps(APPENDED, observed(high(NEW), **there), state)
+    assert [(one.change, one.column) for one in changes(of_older[1])] == [("drift", "discount")]
+    known = replace(state, intent=replace(state.intent, columns=IntendedColumns(wider, target(wider).columns)))
+    first, second = steps(APPENDED, observed(high(NEW), **there), known)
+    assert (first.columns.source, first.columns.recorded) == (wider, target(wider).columns)
+    assert [(one.change, one.column) for one in changes(second)] == [("dropped_column", "discount")]
+    same = replace(state, intent=replace(state.intent, columns=IntendedColumns()))
+    first, _ = steps(APPENDED, observed(high(NEW), source(wider), **landed()), same)
+    assert (first.columns.source, first.columns.recorded) == (state.schema, state.target_columns)
 
 
 def test_a_first_run_that_was_interrupted_creates_and_continues() -> None:

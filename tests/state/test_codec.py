@@ -11,6 +11,7 @@ import pytest
 
 from flowctl.errors import AbortRun
 from flowctl.model import types
+from flowctl.model.commit import IntendedColumns
 from flowctl.model.position import (
     CursorPosition,
     FilesPosition,
@@ -21,6 +22,7 @@ from flowctl.model.position import (
     UpstreamPosition,
     VersionPosition,
 )
+from flowctl.model.table_info import Column
 from flowctl.model.value import TypedValue
 from flowctl.state import codec
 from flowctl.state import document as documents
@@ -94,6 +96,21 @@ def test_what_a_sql_table_read_is_told_where_it_is_known() -> None:
     written = codec.encode(document)
     assert decoded(written.document, shapes=written.shapes) == document
     assert "upstream_shape" not in json.loads(written.document)["tables"]["older"]
+
+
+def test_an_intent_has_its_columns_only_where_they_differ_from_the_recorded_ones() -> None:
+    columns = (Column("id", types.INT64, nullable=False),)
+    known = {"orders": IntendedColumns(columns, columns), "same": IntendedColumns(), "older": None}
+    tables = {
+        table_id: TableState(seq=1, highest=2, intent=replace(intent(2, 20, "21"), columns=one))
+        for table_id, one in known.items()
+    }
+    document = StateDocument("4b1f", 41, tables=tables)
+    written = codec.encode(document)
+    assert decoded(written.document, shapes=written.shapes) == document
+    intents = {id: table["intent"] for id, table in json.loads(written.document)["tables"].items()}
+    assert (intents["same"]["columns"], "columns" in intents["older"]) == ({}, False)
+    assert [one["name"] for one in intents["orders"]["columns"]["target"]] == ["id"]
 
 
 def test_a_newer_format_is_refused_by_name() -> None:
