@@ -96,8 +96,14 @@ def matching(root: FileRoot, pattern: str) -> tuple[FileStamp, ...]:
 
 def listed(root: FileRoot, pattern: str) -> tuple[FileStamp, ...]:
     """As :func:`matching`, with those whose names are no text."""
-    stamps = _on_disk(root, pattern) if root.is_local else _in_store(root, pattern)
+    stamps = _found(root, pattern)
     return tuple(sorted((stamp for stamp in stamps if not _is_hidden(stamp.path, pattern)), key=lambda one: one.path))
+
+
+def all_paths(root: FileRoot) -> tuple[list[str], list[str]]:
+    """The paths of all files below the root, sorted, and of those that a pattern finds."""
+    paths = sorted(stamp.path for stamp in _found(root, "**"))
+    return paths, [path for path in paths if not _is_hidden(path, "**")]
 
 
 def require_text(path: str) -> None:
@@ -116,7 +122,7 @@ def shown_path(path: str) -> str:
 def why_nothing(root: FileRoot, pattern: str, kind: str | None) -> Missing:
     """Why nothing matches: the resolved path, and similar names. ``kind`` is the format that the spec names."""
     place = f"{root.url}/{pattern}"
-    stamps = _on_disk(root, pattern) if root.is_local else _in_store(root, pattern)
+    stamps = _found(root, pattern)
     if stamps:
         hidden = shown_path(stamps[0].path)
         return Missing(
@@ -227,6 +233,11 @@ def _below(folder: str, info: Mapping[str, Any]) -> str:
     """The path below ``folder``; empty for the object that some tools create for the folder itself."""
     name = str(info["name"])
     return name.rstrip("/").removeprefix(f"{folder}/") if name.startswith(f"{folder}/") else ""
+
+
+def _found(root: FileRoot, pattern: str) -> list[FileStamp]:
+    """With hidden ones."""
+    return _on_disk(root, pattern) if root.is_local else _in_store(root, pattern)
 
 
 def _on_disk(root: FileRoot, pattern: str) -> list[FileStamp]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from flowctl.connectors.files.compressed import open_bytes
 from flowctl.connectors.files.formats import by_extension
 from flowctl.connectors.files.grouping import Group, groups_of, merged
-from flowctl.connectors.files.listing import FileRoot, listed, plain_folders, shown_path
+from flowctl.connectors.files.listing import FileRoot, all_paths, shown_path
 from flowctl.connectors.files.path_columns import levels_of
 from flowctl.connectors.files.samples import CSV_BYTES, FILES, csv_format, csv_types, json_schema
+from flowctl.connectors.lake.stored_files import folders_of_tables
 from flowctl.connectors.source import Relation
 from flowctl.connectors.survey import Details, Survey, Surveyed, Wanted
 from flowctl.errors import FlowctlError
@@ -28,11 +29,13 @@ _COMPARED = 200
 
 
 def survey_files(source: FilesSource, wanted: Wanted) -> Survey:
-    paths = [stamp.path for stamp in listed(source.root, "**")]
+    everything, visible = all_paths(source.root)
+    of_tables = folders_of_tables((f"/{path}" for path in everything), [""])  # which of their files count, logs say
+    paths = [path for path in visible if not f"/{path}".startswith(of_tables)]
     known = [path for path in paths if by_extension(path) and wanted(ObjectName((shown_path(path),)))]
     unnamed = [path for path in known if shown_path(path) != path]
     groups = groups_of(path for path in known if shown_path(path) == path)
-    tables = [_surveyed(source, group) for group in groups if not _is_of_lake(source.root, group)]
+    tables = [_surveyed(source, group) for group in groups]
     return Survey((*_together(source, tables), *map(_unnamed, unnamed)))
 
 
@@ -41,13 +44,6 @@ def _unnamed(path: str) -> Surveyed:
     object = ObjectName((shown_path(path),))
     refused = "its name is not UTF-8. Rename it"
     return Surveyed(object, None, Details(refused=refused), {}, False, object.parts)
-
-
-def _is_of_lake(root: FileRoot, group: Group) -> bool:
-    """Whether the files belong to a Delta table, whose log alone says which of them count."""
-    system, base = root.file_system()
-    parts = plain_folders(group.pattern)
-    return any(system.isdir("/".join((base, *parts[:depth], "_delta_log"))) for depth in range(len(parts) + 1))
 
 
 def _surveyed(source: FilesSource, group: Group) -> Surveyed:
