@@ -18,7 +18,8 @@ class Shape:
     ``old_columns`` are those that are known of a row before its update or deletion: its replica identity, or all
     columns. ``private`` has one text per column for the connector that captured them, and one for each value that lies
     behind them and is no column's. ``ended``: the shape is that of no row, but of a statement (`Op.ALTERED`) after
-    which no column has these names, or another one.
+    which no column has these names, or another one. ``converted``: of such a statement, columns into which it may have
+    forced values.
     """
 
     object: ObjectName
@@ -27,6 +28,7 @@ class Shape:
     old_columns: tuple[str, ...]
     private: tuple[str, ...] = ()
     ended: tuple[str, ...] = field(default=(), metadata=in_json("not_default"))
+    converted: tuple[str, ...] = field(default=(), metadata=in_json("not_default"))
 
     @cached_property
     def digest(self) -> str:

@@ -61,6 +61,8 @@ class ObjectName:
 
 #: The identity of a column that has no more changes: one that has its name later is another.
 ENDED = "ended"
+#: That of a column that was declared again by a session that converts what does not fit, instead of refusing it.
+CONVERTED = "converted"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from flowctl.changes.shape import Shape
-from flowctl.model.table_info import ENDED, Column, TableInfo
+from flowctl.model.table_info import CONVERTED, ENDED, Column, TableInfo
 from flowctl.observe.metadata import is_metadata, with_metadata
 from flowctl.plan.case import Case
 from flowctl.plan.projection import read_columns
@@ -21,6 +21,8 @@ def columns_of_shapes(shapes: Sequence[Shape], now: TableInfo, recorded: Sequenc
     known = {column.name: column for column in now.columns}
     return tuple(
         replace(column, nullable=known[column.name].nullable if column.name in known else True)
+        if column.identity != CONVERTED
+        else column
         for column in (*last.values(), *others.values())
     )
 
@@ -30,7 +32,10 @@ def columns_in_turn(shapes: Sequence[Shape], recorded: Sequence[Column]) -> list
     had the name before, unless that has ended."""
     before, found = tuple(column for column in recorded if not is_metadata(column)), []
     for shape in shapes:
-        before = _without(before, shape.ended) if shape.ended else _identified(shape.columns, before)
+        if shape.ended or shape.converted:
+            before = _without(_converted(before, shape.converted, recorded), shape.ended)
+        else:
+            before = _identified(shape.columns, before)
         found.append(before)
     return found
 
@@ -40,8 +45,17 @@ def _without(columns: Sequence[Column], ended: Sequence[str]) -> tuple[Column, .
     return tuple(replace(one, identity=ENDED) if one.name.lower() in names else one for one in columns)
 
 
+def _converted(columns: Sequence[Column], names: Sequence[str], recorded: Sequence[Column]) -> tuple[Column, ...]:
+    """Whether they could be null before is known from the recorded ones only."""
+    lower, filled = {name.lower() for name in names}, {column.name for column in recorded if not column.nullable}
+    return tuple(
+        replace(one, identity=CONVERTED, nullable=one.name not in filled) if one.name.lower() in lower else one
+        for one in columns
+    )
+
+
 def _identified(columns: Sequence[Column], before: Sequence[Column]) -> tuple[Column, ...]:
-    known = {column.name: column.identity for column in before if column.identity != ENDED}
+    known = {column.name: column.identity for column in before if column.identity not in (ENDED, CONVERTED)}
     return tuple(replace(column, identity=column.identity or known.get(column.name, "")) for column in columns)
 
 

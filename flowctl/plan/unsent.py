@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from flowctl.model import types
-from flowctl.model.table_info import ENDED, Column, TableInfo
+from flowctl.model.table_info import CONVERTED, ENDED, Column, TableInfo
 from flowctl.observe.metadata import is_metadata
 from flowctl.plan.case import Case
 from flowctl.plan.commands import state_command
@@ -20,6 +20,7 @@ from flowctl.plan.projection import read_columns
 from flowctl.text import some
 
 _LENGTH = re.compile(r"\((\d+)\)$")
+_MEMBER = re.compile(r"'(?:[^']|'')*'")
 
 
 def unsent_columns(
@@ -33,6 +34,7 @@ def unsent_columns(
     found = {column.name: column for column in read_columns(case.table, columns)}
     if not known:
         return []
+    known |= _in_another_case(known, found)
     kept = {column.name for column in case.state.target_columns}  # also of columns that the source no longer has
     return [
         name
@@ -76,9 +78,28 @@ def what(names: Sequence[str]) -> str:
     return f"rows have values in {some(names)} that no change has sent"
 
 
+def _in_another_case(before: Mapping[str, Column], found: Mapping[str, Column]) -> dict[str, Column]:
+    """The columns of before by the names that they have now, where only the case differs. Systems that distinguish
+    names by case know what a column is; elsewhere it is the same one."""
+    gone = {name.lower(): one for name, one in before.items() if name not in found and one.identity in ("", ENDED)}
+    new = {name: gone.get(name.lower()) for name, one in found.items() if name not in before and not one.identity}
+    return {name: one for name, one in new.items() if one is not None}
+
+
 def _is_another(old: Column, new: Column) -> bool:
+    if old.identity == CONVERTED:
+        return _is_narrower(old, new)
     is_known = bool(old.identity and new.identity) or old.identity == ENDED
     return is_known and old.identity != new.identity
+
+
+def _is_narrower(old: Column, new: Column) -> bool:
+    """Whether values of the old column may not fit, though its type is no other: nulls, negative numbers, members."""
+    is_filled = old.nullable and not new.nullable
+    is_positive = "unsigned" in new.native and "unsigned" not in old.native
+    has_members = new.native.startswith(("enum(", "set("))
+    lost = {*_MEMBER.findall(old.native)} - {*_MEMBER.findall(new.native)} if has_members else ()
+    return is_filled or is_positive or (has_members and (bool(lost) or not old.native.startswith(("enum(", "set("))))
 
 
 def _may_be_renamed(new: Column, before: Mapping[str, Column], found: Mapping[str, Column]) -> bool:

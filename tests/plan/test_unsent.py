@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flowctl.changes.shape import Shape
+from flowctl.connectors.mysql.catalog import column_of
 from flowctl.model import codec, types
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition
@@ -15,7 +16,7 @@ from flowctl.model.step import Advance, Load, RecordOnly, Recover, Stopped
 from flowctl.model.table_info import ENDED, Column
 from flowctl.plan.case import Case
 from flowctl.plan.landed_columns import columns_in_turn, columns_of_shapes
-from flowctl.plan.unsent import unsent_in_shapes
+from flowctl.plan.unsent import unsent_columns, unsent_in_shapes
 from flowctl.spec.spec import SchemaPolicies
 from flowctl.state.document import TableState
 from tests.plan.stream_worlds import batch, info, joined, running, shape, stream_plan, stream_table
@@ -72,6 +73,36 @@ def test_lengths_of_texts(old: str, new: str, is_read_again: bool) -> None:
     there = replace(there, source=info("orders", (*ORDERS, after)))
     step = stream_plan(running({"orders": state}), [(table, there)]).steps[0]
     assert isinstance(step, Load if is_read_again else Advance)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_nullable", "is_unsent"),
+    [
+        ("int", "int", True, False),
+        ("int", "int", False, True),  # null became 0
+        ("int", "int unsigned", True, True),
+        ("int", "bigint", True, False),
+        ("enum('x','y','b')", "enum('y','x')", True, True),
+        ("enum('x','y')", "enum('y','x','b')", True, False),
+        ("varchar(9)", "enum('y')", True, True),
+    ],
+)
+def test_a_column_into_which_values_may_have_been_forced(
+    old: str, new: str, is_nullable: bool, is_unsent: bool
+) -> None:
+    """By the statement alone, and by the rows that follow it, whose columns are described as they are now."""
+    before, after = column_of("new", old, is_nullable=True), column_of("new", new, is_nullable=is_nullable)
+    case = recorded_case()
+    case = replace(case, state=replace(case.state, schema=(*ORDERS, before)))
+    earlier = shape("orders", (*ORDERS, replace(before, nullable=is_nullable)))
+    altered = replace(earlier, columns=(), converted=("new",))
+    later = shape("orders", (*ORDERS, after))
+    in_turn = columns_in_turn([earlier, altered, later], case.state.schema)
+    assert unsent_in_shapes(case, in_turn, lambda: None) == ["new"] * is_unsent
+    now = info("orders", (*ORDERS, after))
+    recorded = columns_of_shapes([earlier, altered], now, case.state.schema)
+    following = replace(case, state=replace(case.state, schema=recorded))
+    assert unsent_columns(following, now.columns, now) == ["new"] * is_unsent
 
 
 def test_a_batch_with_a_new_column_is_judged_by_the_catalog_as_it_is_by_then() -> None:
@@ -143,6 +174,14 @@ def test_columns_whose_identities_are_known(before: tuple[Column, ...], now: tup
     there, state = joined(table, 4, schema=before)
     there = replace(there, source=info("orders", now))
     assert isinstance(stream_plan(running({"orders": state}), [(table, there)]).steps[0], step)
+
+
+def test_a_column_whose_name_is_written_in_another_case() -> None:
+    renamed = info("orders", (ID, replace(AMOUNT, name="Amount"), UPDATED_AT))
+    assert unsent_columns(recorded_case(), renamed.columns, renamed) == []
+    schema = (ID, replace(AMOUNT, identity=ENDED), UPDATED_AT)
+    ended = replace(recorded_case(), state=replace(recorded_case().state, schema=schema))
+    assert unsent_columns(ended, renamed.columns, renamed) == ["Amount"]
 
 
 def test_a_column_that_comes_back_where_the_target_has_kept_the_old_one() -> None:

@@ -7,6 +7,7 @@ took the name of another, from one that has stayed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -28,9 +29,55 @@ _OTHERS = {
 }  # fmt: skip
 
 
-def ended_columns(words: Sequence[Word]) -> tuple[str, ...]:
-    """``words`` follow ALTER TABLE. Raises ``IndexError`` for a statement that ends too early."""
-    return tuple(name for part in _parts(words[_after_name(words) :]) if (name := _ended(part)) is not None)
+#: Character sets that have every character of any other.
+_UNICODE = ("UTF8MB4", "UTF16", "UTF16LE", "UTF32")
+
+
+@dataclass(frozen=True)
+class Alterations:
+    """``ended`` columns include those whose values are computed anew. ``converted`` are declared again, and may have
+    other values by that; ``converts_texts``: all texts may."""
+
+    ended: tuple[str, ...]
+    converted: tuple[str, ...] = ()
+    converts_texts: bool = False
+
+
+def alterations(words: Sequence[Word], *, is_strict: bool) -> Alterations:
+    """``words`` follow ALTER TABLE. ``is_strict``: a value that does not fit fails the statement. Raises ``IndexError``
+    for a statement that ends too early."""
+    parts = list(_parts(words[_after_name(words) :]))
+    declared = {name: part for part in parts if (name := _declared(part)) is not None}
+    ended = {name: None for part in parts if (name := _ended(part)) is not None}
+    computed = {name: None for name, part in declared.items() if _is_computed(part)}
+    if is_strict:
+        return Alterations((*ended, *computed))
+    lossy = {name: None for name, part in declared.items() if _is_in_another_charset(part)}
+    return Alterations(
+        tuple(ended | computed | lossy),
+        tuple(name for name in declared if name not in ended | computed | lossy),
+        any(_is(part[0], "CONVERT") and _is_in_another_charset(part) for part in parts if part),
+    )
+
+
+def _declared(part: Sequence[Word]) -> str | None:
+    """The column that MODIFY, or CHANGE without another name, declares again. One with another name has ended."""
+    if len(part) < 2 or not (_is(part[0], "MODIFY") or _is(part[0], "CHANGE")) or _ended(part) is not None:
+        return None
+    return part[_after_conditions(part, 2 if _is(part[1], "COLUMN") else 1)].raw
+
+
+def _is_computed(part: Sequence[Word]) -> bool:
+    return any(_is(word, "AS") for word in part)
+
+
+def _is_in_another_charset(part: Sequence[Word]) -> bool:
+    """CHARACTER SET is one word or two."""
+    for place, word in enumerate(part):
+        if not word.is_quoted and word.text.split()[:1] in (["CHARACTER"], ["CHARSET"]):
+            rest = [one.text.upper() for one in part[place + 1 : place + 3] if one.text not in ("SET", "=")]
+            return not rest or rest[0] not in _UNICODE
+    return False
 
 
 def drops_primary_key(words: Sequence[Word]) -> bool:

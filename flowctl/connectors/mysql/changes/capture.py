@@ -18,7 +18,7 @@ from flowctl.connectors.mysql.changes.identity import OpenedFile, verdict
 from flowctl.connectors.mysql.changes.places import Progress
 from flowctl.connectors.mysql.changes.protocol import LogReader
 from flowctl.connectors.mysql.changes.rows import RowSplitter
-from flowctl.connectors.mysql.changes.shapes import ended
+from flowctl.connectors.mysql.changes.shapes import altered
 from flowctl.connectors.mysql.changes.wire import Wire
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import binlog
@@ -287,7 +287,7 @@ class Reader:
         for database, name in meaning.tables:
             for object in self.tables.named(database, name):
                 if op == Op.ALTERED:
-                    number = self.sink.shape(ended(self.shape_now(object), meaning.columns))
+                    number = self.sink.shape(altered(self.shape_now(object), meaning))
                 elif object in self._numbers:
                     number = self._numbers[object]
                 else:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from flowctl.connectors.mysql.changes.altered import drops_primary_key, ended_columns
+from flowctl.connectors.mysql.changes.altered import alterations, drops_primary_key
 from flowctl.connectors.mysql.changes.events import Query
 
 #: ``emptied``: all rows of the table are gone. ``replaced``: it has other rows, which the log does not have.
@@ -48,11 +48,14 @@ _EXECUTABLE = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 @dataclass(frozen=True)
 class Meaning:
     """``tables`` are database and name; an empty name stands for all tables of the database. ``columns`` are those that
-    have ended."""
+    have ended, ``converted`` those with values that a session may have forced into them; ``converts_texts``: into all
+    with texts."""
 
     what: What
     tables: tuple[tuple[str, str], ...] = ()
     columns: tuple[str, ...] = ()
+    converted: tuple[str, ...] = ()
+    converts_texts: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,10 @@ def meanings(query: Query) -> list[Meaning]:
         return [Meaning(_FRAME[first])]
     if first not in _DDL:
         return [Meaning("other" if _is_servers_own(words, query.database) else "unlogged")]
-    return list(_changes_of_tables(words, query.database)) or [Meaning("other")]
+    return list(_changes_of_tables(words, query.database, is_strict=query.is_strict)) or [Meaning("other")]
 
 
-def _changes_of_tables(words: Sequence[_Word], database: str) -> Iterator[Meaning]:
+def _changes_of_tables(words: Sequence[_Word], database: str, *, is_strict: bool) -> Iterator[Meaning]:
     texts = ["" if word.is_quoted else word.text for word in words]
     replaces = texts[:3] == ["CREATE", "OR", "REPLACE"]
     kind = texts[3 if replaces else 1 : 4 if replaces else 2]  # not TEMPORARY: nothing of the source is changed then
@@ -126,8 +129,9 @@ def _changes_of_tables(words: Sequence[_Word], database: str) -> Iterator[Meanin
                 yield Meaning("replaced", (*table, renamed))
             if drops_primary_key(words[at:]):
                 yield Meaning("unkeyed", table)
-            if ended := ended_columns(words[at:]):
-                yield Meaning("altered", table, ended)
+            found = alterations(words[at:], is_strict=is_strict)
+            if found.ended or found.converted or found.converts_texts:
+                yield Meaning("altered", table, found.ended, found.converted, found.converts_texts)
 
 
 def _is_servers_own(words: Sequence[_Word], database: str) -> bool:

@@ -24,6 +24,8 @@ _GROUP_COMMIT, _HAS_XID = 2, 64 | 128
 _NO_EFFECT = 2 | 8
 #: Of the header: an event that a reader may pass over if it does not know its kind.
 _IGNORABLE = 0x80
+#: Of a query's variables: its flags, its `sql_mode`, and the two strict ones of these.
+_FLAGS, _MODE, _STRICT = 0, 1, 1 << 21 | 1 << 22
 #: What a query's text is behind, and that of LOAD DATA, whose file is described before it.
 _QUERY_BYTES, _LOAD_BYTES = 13, 26
 
@@ -92,8 +94,11 @@ class Gtid:
 
 @dataclass(frozen=True)
 class Query:
+    """``is_strict``: values that do not fit are refused, and not converted."""
+
     database: str
     text: str
+    is_strict: bool = True
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,15 @@ def query(kind: int, body: memoryview) -> Query:
     database = bytes(body[at : at + database_length])
     text = body[at + database_length + 1 :]
     content = _inflated(text) if kind == Kind.QUERY_COMPRESSED else bytes(text)
-    return Query(database.decode("utf-8", "replace"), content.decode("utf-8", "replace"))
+    return Query(
+        database.decode("utf-8", "replace"), content.decode("utf-8", "replace"), _is_strict(body[at - variables : at])
+    )
+
+
+def _is_strict(variables: memoryview) -> bool:
+    """By the `sql_mode` among a query's variables: behind the flags, which come first. Without it, nobody knows."""
+    at = 5 if variables and variables[0] == _FLAGS else 0
+    return at < len(variables) and variables[at] == _MODE and bool(_U64.unpack_from(variables, at + 1)[0] & _STRICT)
 
 
 def mapped_table(body: memoryview) -> tuple[int, str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from flowctl.changes.shape import Shape
 from flowctl.connectors.mysql import catalog
+from flowctl.connectors.mysql.changes.ddl import Meaning
 from flowctl.connectors.mysql.changes.events import TableMap, WireColumn
 from flowctl.connectors.mysql.changes.wire import wire_of
 from flowctl.connectors.mysql.client import MysqlConnection
@@ -65,6 +66,8 @@ def now_of(connection: MysqlConnection, object: ObjectName) -> Shape:
     return Shape(object, info.identity, info.columns, tuple(column.name for column in info.columns))
 
 
-def ended(now: Shape, names: tuple[str, ...]) -> Shape:
-    """For a statement that ends these columns of the table. Which columns are left, the rows that follow tell."""
-    return Shape(now.object, now.identity, (), (), ended=names)
+def altered(now: Shape, meaning: Meaning) -> Shape:
+    """For a statement that ends or converts columns of the table. Which are left, the rows that follow tell."""
+    texts = tuple(column.name for column in now.columns if column.type == types.STRING)
+    names = (*meaning.columns, *(texts if meaning.converts_texts else ()))
+    return Shape(now.object, now.identity, (), (), ended=names, converted=meaning.converted)

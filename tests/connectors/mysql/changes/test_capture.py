@@ -287,6 +287,44 @@ def test_columns_that_a_statement_ends(text: str, ended: list[str]) -> None:
     assert [name for one in meanings(Query("db", text)) for name in one.columns] == ended
 
 
+@pytest.mark.parametrize(
+    ("text", "strict", "ended", "converted"),
+    [
+        ("ALTER TABLE a MODIFY g int AS (b * 3) STORED", True, ["g"], []),
+        ("ALTER TABLE a CHANGE COLUMN g G int GENERATED ALWAYS AS (b * 3) VIRTUAL, MODIFY b bigint", True, ["g"], []),
+        ("ALTER TABLE a MODIFY COLUMN IF EXISTS b int NOT NULL, CHANGE c c int unsigned", False, [], ["b", "c"]),
+        ("ALTER TABLE a MODIFY b int NOT NULL, MODIFY e enum('x'), CONVERT TO CHARACTER SET latin1", True, [], []),
+        ("ALTER TABLE a MODIFY b text CHARACTER SET latin1, CHANGE c d int NOT NULL", False, ["c", "b"], []),
+        ("ALTER TABLE a MODIFY b text CHARSET utf8mb4, ADD d int NOT NULL, ALTER c SET DEFAULT 3", False, [], ["b"]),
+    ],
+)
+def test_columns_that_a_statement_may_convert(text: str, strict: bool, ended: list[str], converted: list[str]) -> None:
+    found = meanings(Query("db", text, strict))
+    assert [name for one in found for name in one.columns] == ended
+    assert [name for one in found for name in one.converted] == converted
+
+
+@pytest.mark.parametrize("begun", [STREAM], indirect=True)
+@pytest.mark.parametrize(
+    ("alter", "ended", "converted"),
+    [
+        ("SET sql_mode = ''; ALTER TABLE one MODIFY value text NOT NULL", (), ("value",)),
+        ("SET sql_mode = ''; ALTER TABLE one CONVERT TO CHARACTER SET latin1", ("value",), ()),
+        ("SET sql_mode = ''; ALTER TABLE one CONVERT TO CHARACTER SET utf8mb4", None, None),
+        ("ALTER TABLE one MODIFY value text NOT NULL, CONVERT TO CHARACTER SET latin1", None, None),
+    ],
+)
+def test_what_a_session_converts_depends_on_its_mode(
+    alter: str, ended: tuple[str, ...] | None, converted: tuple[str, ...], begun: Captured, script: Script
+) -> None:
+    script(alter)
+    begun.capture()
+    newest = begun.log.newest()
+    landed = newest.table(ONE) if newest is not None else None
+    shapes = [begun.log.shape(digest) for digest in landed.shapes.values()] if landed is not None else []
+    assert [(shape.ended, shape.converted) for shape in shapes] == ([] if ended is None else [(ended, converted)])
+
+
 @pytest.mark.parametrize("begun", [STREAM], indirect=True)
 def test_the_end_of_a_column_is_at_its_place(begun: Captured, script: Script) -> None:
     script(
