@@ -19,7 +19,7 @@ from flowctl.connectors.duckdb import limits, place, refusals
 from flowctl.connectors.duckdb.database import open_database
 from flowctl.connectors.duckdb.session import DUCKDB, DuckdbSession
 from flowctl.connectors.duckdb.source import DuckdbSource
-from flowctl.connectors.preconditions import verify_total
+from flowctl.connectors.preconditions import require_unaltered, verify_total
 from flowctl.connectors.refusal import LEAVE_OUT, PREFIX
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.embedded import Access, EmbeddedTarget, HandedRows
@@ -117,10 +117,13 @@ def _relation(session: DuckdbSession, rows: HandedRows, name: str) -> str:
 def _in_types_of(
     session: DuckdbSession, job: WriteJob, staged: StagedRows, limited: Mapping[str, Column]
 ) -> StagedRows:
-    """``staged`` in the types of the ``limited`` columns of its table. Raises :class:`TableError` if that would change
-    a value."""
+    """``staged`` in the types of the ``limited`` columns of its table. Raises :class:`FlowctlError` if such a column
+    was altered since the plan was made, or would change a value."""
     if not limited:
         return staged
+    for column in job.standing:
+        if column.name in limited:
+            require_unaltered(job.object, column.name, column, limited[column.name])
     limits.require_kept(session, job, staged, limited.values())
     name = f"{staged.table[0]}_fitted"
     values = [limits.converted(limited[one]) if one in limited else DUCKDB.quoted(one) for one in staged.columns]
