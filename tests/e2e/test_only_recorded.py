@@ -13,9 +13,8 @@ from tests.e2e.targets import ENV, Databases, Kind, SqlPlace, kinds_with, place
 KILLED, STOPPED = -9, 6
 ADDED = "ALTER TABLE ev ADD COLUMN f TEXT DEFAULT 'x'; INSERT INTO ev (id, v) VALUES (2, 2)"
 CHANGED = "UPDATE ev SET v = v + 1"
-kinds = pytest.mark.parametrize(
-    "kind", ["delta", *(pytest.param(kind, marks=pytest.mark.full) for kind in kinds_with("merge") if kind != "delta")]
-)
+pytestmark = pytest.mark.full
+kinds = pytest.mark.parametrize("kind", kinds_with("merge"))
 
 
 class Killed(Flow):
@@ -67,7 +66,6 @@ def test_a_column_dropped_since_is_one_that_the_source_has_dropped(
     assert flow.rows("id", "v", "f") == [(1, 2, "y"), (2, 3, "y")]
 
 
-@pytest.mark.full
 @kinds
 def test_a_column_renamed_since_is_one_dropped_and_one_added(kind: Kind, tmp_path: Path, databases: Databases) -> None:
     flow = Killed(tmp_path, kind, databases)
@@ -77,7 +75,6 @@ def test_a_column_renamed_since_is_one_dropped_and_one_added(kind: Kind, tmp_pat
     assert flow.rows("id", "v", "f", "g") == [(1, 2, "x", "x"), (2, 3, "x", "x")]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "duckdb"])
 def test_a_column_that_others_have_dropped_or_added_since_is_theirs(
     kind: Kind, tmp_path: Path, databases: Databases
@@ -95,7 +92,6 @@ def test_a_column_that_others_have_dropped_or_added_since_is_theirs(
     assert "dropped in the target by someone else" in flow.apply(expect=STOPPED).words
 
 
-@pytest.mark.full
 @kinds
 def test_the_columns_of_the_newest_attempt_are_recorded(kind: Kind, tmp_path: Path, databases: Databases) -> None:
     """Of a sequence number that is staged again, and killed after its commit only then."""
