@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.duckdb.columns import quoted
 from flowctl.connectors.duckdb.session import DuckdbSession
 from flowctl.connectors.duckdb.types import children, data_type, ddl, parsed
+from flowctl.connectors.sql import limits
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.target import WriteJob
-from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.model.types import Array, Struct
@@ -48,13 +48,9 @@ def limited(there: TableInfo | None, columns: Iterable[Column]) -> dict[str, Col
 def require_kept(session: DuckdbSession, job: WriteJob, staged: StagedRows, there: Iterable[Column]) -> None:
     """Raises :class:`TableError` for a staged value that a column of ``there`` would change."""
     for column in there:
-        test = _test(column, is_key=column.name in job.key)
-        name, table = quoted(column.name), session.dialect.table(staged.table)
-        if test and session.fetch(f"SELECT 1 FROM {table} WHERE {name} IS NOT NULL AND NOT ({test}) LIMIT 1"):
-            raise TableError(
-                f"{job.object}: column {column.name} ({column.native}) would change a value",
-                hint=f"Change the column in the target to {ddl(column.type)}, or the value in the source",
-            )
+        if test := _test(column, is_key=column.name in job.key):
+            hint = f"Change the column in the target to {ddl(column.type)}, or the value in the source"
+            limits.require_kept(session, job, staged, column, test, hint)
 
 
 def converted(column: Column) -> str:

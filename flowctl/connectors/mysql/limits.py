@@ -10,11 +10,10 @@ from flowctl.connectors.mysql.columns import quoted
 from flowctl.connectors.mysql.session import MysqlSession
 from flowctl.connectors.mysql.types import split_comment
 from flowctl.connectors.sql.change import StagedRows
+from flowctl.connectors.sql.limits import require_kept
 from flowctl.connectors.target import WriteJob
-from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.sql import dialects
 
 _SHAPE = re.compile(r"(\w+)(?:\((.*)\))?[^)]*", re.DOTALL)
 
@@ -27,17 +26,10 @@ def check(session: MysqlSession, job: WriteJob, staged: StagedRows) -> None:
     """Raises :class:`FlowctlError` for a staged value that the job's table would change."""
     there = session.describe([job.object])[job.object]
     for column in there.columns if there else ():
-        if column.name not in staged.columns:
-            continue
         test = _test(column)
-        if test is None:
-            continue
-        name, table = quoted(column.name), dialects.table(staged.table, "mysql")
-        if session.fetch(f"SELECT 1 FROM {table} WHERE {name} IS NOT NULL AND NOT ({test}) LIMIT 1"):
-            raise TableError(
-                f"{job.object}: column {column.name} ({column.native}) would change a value",
-                hint="Change the column in the target, or write the value as that keeps it with columns.add",
-            )
+        if test is not None and column.name in staged.columns:
+            hint = "Change the column in the target, or write the value as that keeps it with columns.add"
+            require_kept(session, job, staged, column, test, hint)
 
 
 def _test(column: Column) -> str | None:

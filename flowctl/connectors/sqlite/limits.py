@@ -8,12 +8,12 @@ from decimal import Decimal as Exact
 from typing import Any
 
 from flowctl.connectors.sql.change import StagedRows
+from flowctl.connectors.sql.limits import changed_value
 from flowctl.connectors.sqlite.catalog import IS_STRICT
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.connectors.sqlite.session import SqliteSession
 from flowctl.connectors.sqlite.types import declared, makes_numbers
 from flowctl.connectors.target import WriteJob
-from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.model.types import Decimal
@@ -46,11 +46,8 @@ def require_kept(session: SqliteSession, job: WriteJob, staged: StagedRows) -> N
     kinds = {column.name: column.type for column in job.columns}
     for column in limited(there, staged.columns):
         if kinds.get(column.name) == column.type and _changes_any(session, job, staged.table, column):
-            raise TableError(
-                f"{job.object}: column {column.name} ({column.native}) would change a value: SQLite makes numbers of "
-                "texts there",
-                hint=f"Create the table again, with {column.name} {declared(column.type)}",
-            )
+            hint = f"Create the table again, with {column.name} {declared(column.type)}"
+            raise changed_value(job, column, hint, ": SQLite makes numbers of texts there")
 
 
 def _changes_any(session: SqliteSession, job: WriteJob, stage: tuple[str, ...], column: Column) -> bool:

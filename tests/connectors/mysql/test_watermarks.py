@@ -54,21 +54,23 @@ def test_a_watermark_counts_what_append_has_still_to_write(
     must_count_what_append_has_still_to_write(source, kind, [value.replace("\\\\", "\\") for value in values])
 
 
+def failure_of_first(source: Any) -> str:
+    """Of the first column as a cursor."""
+    info = describe(source, table("t"))
+    return str(source.high_watermarks({"t": WatermarkRequest(table("t"), info, info.columns[0])})["t"].failure)
+
+
 @pytest.mark.parametrize("native", ["ENUM('z','b','a')", "ENUM('it''s','it')", "SET('a','b')"])
 def test_a_cursor_whose_texts_sort_in_another_way_is_refused(script: Script, source: Any, native: str) -> None:
     """Of an ENUM, a row with a was never read after one with z."""
     script(f"CREATE TABLE t (c {native}, n INT)")
-    info = describe(source, table("t"))
-    failure = source.high_watermarks({"t": WatermarkRequest(table("t"), info, info.columns[0])})["t"].failure
-    assert "is read as text, in which 10 comes before 9" in str(failure)
+    assert "is read as text, in which 10 comes before 9" in failure_of_first(source)
 
 
 @pytest.mark.parametrize("native", ["VARBINARY(9)", "LONGBLOB", "TINYINT(1)"])
 def test_a_cursor_of_a_type_that_cannot_be_one_is_refused(script: Script, source: Any, native: str) -> None:
     script(f"CREATE TABLE t (c {native})")
-    info = describe(source, table("t"))
-    failure = source.high_watermarks({"t": WatermarkRequest(table("t"), info, info.columns[0])})["t"].failure
-    assert "which cannot be a cursor" in str(failure)
+    assert "which cannot be a cursor" in failure_of_first(source)
 
 
 def test_a_zero_date_is_below_every_other(script: Script, source: Any) -> None:
