@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,15 +29,19 @@ FIRST_WORDS = {
 UNWANTED = re.compile(r"(?i)\b(zombies?|mend(s|ed|ing)?|put aside|the ways? on|the way out)\b")
 
 
-def written() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(ROOT.rglob("*.py")):
-        yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def written() -> list[tuple[str, list[ast.AST]]]:
+    """Each module's name and nodes."""
+    return [
+        (str(path.relative_to(ROOT)), list(ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+        for path in sorted(ROOT.rglob("*.py"))
+    ]
 
 
 def hints() -> Iterator[tuple[str, str]]:
     """Place and first piece of text of each hint; those that begin with a value are left out."""
-    for name, tree in written():
-        for node in ast.walk(tree):
+    for name, nodes in written():
+        for node in nodes:
             for value in _hints_of(node):
                 for text in _beginnings(value):
                     yield f"{name}:{value.lineno}", text
@@ -87,9 +92,9 @@ def test_a_hint_begins_with_a_capital_letter_and_says_what_to_do(rule: str) -> N
 def test_texts_use_the_words_of_the_field() -> None:
     """In messages and notes; comments and docstrings are not looked at."""
     found = []
-    for name, tree in written():
-        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+    for name, nodes in written():
+        docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        for node in nodes:
             is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
             if is_text and UNWANTED.search(node.value):
                 found.append((f"{name}:{node.lineno}", node.value))
@@ -107,9 +112,9 @@ def test_nothing_is_denied_without_asking_the_target() -> None:
         r"(?i)nothing (was|is|has been) (committed|written|changed|recorded)|was not (committed|written)"
     )
     found: dict[str, int] = {}
-    for name, tree in written():
-        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+    for name, nodes in written():
+        docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        for node in nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
                 found[name] = found.get(name, 0) + len(denial.findall(node.value))
     assert {name: count for name, count in found.items() if count} == known

@@ -127,6 +127,7 @@ def test_a_flag_without_a_newer_event_time_closes_at_the_detection(writer: Write
 
 @pytest.mark.modes("scd2")
 @pytest.mark.long_on_spark
+@pytest.mark.full
 def test_a_new_column_fills_no_old_version_and_a_dropped_one_empties_none(writer: Writer) -> None:
     after = (*COLUMNS, Column("city", types.STRING))
 
@@ -225,6 +226,7 @@ def sidecar_taken_back(writer: Writer, name: str) -> Iterator[None]:
 
 @pytest.mark.modes("scd2")
 @pytest.mark.long_on_spark
+@pytest.mark.full
 def test_versions_that_the_sidecar_does_not_know_are_not_deleted(writer: Writer) -> None:
     """It was taken back, and the table was not. What is read again is known again."""
     name = f"{writer.place.object.parts[-1]}__observed"

@@ -37,11 +37,6 @@ SQL = "SELECT id, up, origin FROM {{ ref('merged') }}"
 REPORT = f'  report: {{from: {{sql: "{SQL}"}}, to: "dst:report", mode: truncate}}\n'
 
 
-def kinds(in_every_run: str) -> pytest.MarkDecorator:
-    marked = [pytest.param(kind, marks=() if kind == in_every_run else pytest.mark.full) for kind in CONNECTIONS]
-    return pytest.mark.parametrize("kind", marked)
-
-
 class Shop(Flow):
     """A flow with one table of each of some modes, all of one source."""
 
@@ -107,7 +102,8 @@ def test_an_adopted_table_keeps_what_the_database_fills(kind: str, tmp_path: Pat
         shop.target("UPDATE merged SET origin = NULL")  # still refused
 
 
-@kinds("sqlite")
+@pytest.mark.full
+@pytest.mark.parametrize("kind", list(CONNECTIONS))
 def test_columns_that_are_added_later_are_left_to_the_database(
     kind: str, tmp_path: Path, postgres_database: str
 ) -> None:
@@ -138,8 +134,8 @@ def test_columns_that_are_added_later_are_left_to_the_database(
     assert shop.rows("SELECT id, note, up, origin FROM merged") == filled
 
 
-@kinds("postgres")
 @pytest.mark.full
+@pytest.mark.parametrize("kind", list(CONNECTIONS))
 def test_a_column_that_takes_no_value_stops_the_plan_until_it_is_left_out(
     kind: str, tmp_path: Path, postgres_database: str
 ) -> None:

@@ -74,6 +74,7 @@ def test_tables_of_a_published_database_are_written_again_and_again(flow: Flow, 
     assert not any(name.startswith("_flowctl_stage") for name in found)
 
 
+@pytest.mark.full
 def test_existing_tables_that_are_published_without_an_identity_stop(flow: Flow, postgres_database: str) -> None:
     flow.apply()
     assert set(identities(postgres_database).values()) == {"d"}

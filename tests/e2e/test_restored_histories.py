@@ -22,7 +22,7 @@ POINTS = ("after_commit:versions", "in_commit:versions__observed", "after_commit
 POINTS_OF_RUNS = ("before_commit:versions", "in_commit:versions", "after_commit:versions")
 
 
-@pytest.fixture(params=["delta", pytest.param("iceberg", marks=pytest.mark.full)])
+@pytest.fixture(params=["delta", "iceberg"])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> TargetPlace:
     return place(request.param, tmp_path)
 
@@ -33,6 +33,7 @@ def observed(made: Restored) -> list[Row]:
     return sorted(made.place.named("versions__observed").fetch(query), key=repr)
 
 
+@pytest.mark.full
 def test_a_restored_history_is_restored_again(lake: TargetPlace) -> None:
     made = with_commits(lake, "versions", 2)
     before = observed(made)

@@ -144,7 +144,9 @@ def test_statistics_of_sparks_files_find_every_row(writer: Writer, spark: SparkS
         assert content.where(f"{column.name} IS NULL").count() == 1
 
 
-@pytest.mark.parametrize(("columns", "encoding"), [(2, "PLAIN_DICTIONARY"), (101, "PLAIN")])
+@pytest.mark.parametrize(
+    ("columns", "encoding"), [pytest.param(2, "PLAIN_DICTIONARY", marks=pytest.mark.full), (101, "PLAIN")]
+)
 def test_many_columns_have_small_dictionaries(writer: Writer, spark: SparkSession, columns: int, encoding: str) -> None:
     """1,200 values of 8 bytes each are more than a dictionary may hold when there are many of them."""
     from pyspark.sql import functions as f

@@ -194,6 +194,7 @@ def test_a_column_that_hides_the_place_is_left_to_delta(writer: Writer) -> None:
     assert delta_tables.way(writer, writer.job(3, "merge", rows=1, columns=columns)) is Way.STATEMENTS
 
 
+@pytest.mark.long_on_spark
 def test_partitioned_tables_are_merged_by_delta(writer: Writer) -> None:
     layout = Layout(partition_by=("name",))
     statements = writer.place.target.create_statements(writer.place.object, list(COLUMNS), layout)

@@ -61,7 +61,7 @@ def test_a_void_is_decided_on_the_version_that_it_is_written_over(writer: Writer
     assert sorted(id for (id,) in writer.place.read(["id"])) == ([2] if mode == "truncate" else [1, 2])
 
 
-@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
+@pytest.mark.parametrize("mode", ["append", pytest.param("truncate", marks=pytest.mark.full), "merge"])
 @pytest.mark.parametrize(
     "layout",
     [pytest.param(PLAIN, id="plain", marks=pytest.mark.long_on_spark), pytest.param(PARTITIONED, id="partitioned")],

@@ -92,6 +92,7 @@ def actions_of(file: Path) -> dict[str, dict]:
     return {kind: action for line in file.read_text().splitlines() for kind, action in json.loads(line).items()}
 
 
+@pytest.mark.long_on_spark
 def test_a_first_batch_of_a_merge_is_an_insert_and_the_next_a_merge(writer: Writer) -> None:
     writer.write([*upserts(row(1)), gone(2)], 1, "merge")
     assert ids(writer) == [1]
@@ -144,6 +145,7 @@ def test_a_clustered_table_takes_a_void(writer: Writer) -> None:
     assert ids(writer) == [1, 2]
 
 
+@pytest.mark.long_on_spark
 def test_a_void_on_a_table_that_is_not_there_makes_it(writer: Writer) -> None:
     """The stale writer of the number finds the table with its number taken, and the next number goes on in it."""
     void = writer.void(1, columns=COLUMNS)
@@ -186,6 +188,7 @@ def test_a_column_added_by_a_try_that_died_is_no_error(writer: Writer) -> None:
     assert sorted(writer.place.read(["id", "note"]), key=str) == [(1, None), (2, "x")]
 
 
+@pytest.mark.long_on_spark
 def test_a_full_refresh_may_change_types_in_its_one_commit(writer: Writer) -> None:
     writer.write([row(1), row(2)], 1)
     identity, narrow = writer.info().identity, (COLUMNS[0], Column("name", types.INT32))
@@ -195,6 +198,7 @@ def test_a_full_refresh_may_change_types_in_its_one_commit(writer: Writer) -> No
     assert (writer.info().identity, writer.info().version) == (identity, 2)
 
 
+@pytest.mark.long_on_spark
 def test_a_session_that_overwrites_partitions_does_not_turn_truncate_into_that(writer: Writer) -> None:
     layout = Layout(partition_by=("name",))
     partitioned = create(writer, COLUMNS, layout)
@@ -344,6 +348,7 @@ def test_names_that_need_column_mapping_are_refused(writer: Writer, name: str) -
         writer.spark.sql(create(writer, (Column(name, types.INT32),))[0]).collect()
 
 
+@pytest.mark.long_on_spark
 def test_names_that_are_taken_can_be_written(writer: Writer) -> None:
     names = ("naïve", "a.b", "a-b", "select", "\U0001f600", 'a"b', "a'b", "a\\b")
     assert [writer.place.capabilities.target.refuses_names(name) for name in names] == [None] * len(names)

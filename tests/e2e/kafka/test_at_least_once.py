@@ -174,13 +174,11 @@ def test_a_killed_apply_sends_each_row_again(
 @pytest.mark.parametrize(
     ("engine", "format", "kills", "mode"),
     [
-        pytest.param("sail", FORMATS[0], 1, "merge", id="sail-once-merge"),
-        *(
-            pytest.param(engine, format, min(KILLS, 8), mode, id=name, marks=pytest.mark.full)
-            for engine, format, mode, name in written_by_engines((FORMATS[0], "type: avro", "type: protobuf"))
-        ),
+        pytest.param(engine, format, min(KILLS, 8), mode, id=name)
+        for engine, format, mode, name in written_by_engines((FORMATS[0], "type: avro", "type: protobuf"))
     ],
 )
+@pytest.mark.full
 def test_a_run_killed_while_it_sends_loses_no_row(
     engine: str,
     format: str,

@@ -61,6 +61,7 @@ def steps(flow: Flow) -> dict[str, Any]:
     return {step["id"]: step for stream in plan["streams"] for step in stream["steps"]}
 
 
+@pytest.mark.full
 def test_unselected_tables_catch_up(tmp_path: Path, source_url: str) -> None:
     flow = begun(tmp_path, source_url)
     insert(source_url, 2)
