@@ -43,11 +43,16 @@ class PostgresSession(Session):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """If this process stops inside the transaction, the server ends it: see :func:`timeouts.idle_in_commit`."""
+        """If this process stops inside the transaction, the server ends it: see :func:`timeouts.idle_in_commit`. What
+        is committed is on its disk, also where sessions do not wait for that by default: state relies on it."""
         with self.connection.transaction():
             self.execute(f"SET LOCAL lock_timeout = '{timeouts.milliseconds(timeouts.COMMIT_LOCK)}'")
             idle = timeouts.milliseconds(timeouts.idle_in_commit())
             self.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{idle}'")
+            self.execute(
+                "SELECT set_config('synchronous_commit', 'local', true)"
+                " WHERE current_setting('synchronous_commit') = 'off'"
+            )
             yield
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:

@@ -62,3 +62,14 @@ def test_values_do_not_depend_on_settings(writer: Writer, database: psycopg.Conn
     assert {name: natives[name] for name in expected} == expected
     database.execute(f'ALTER DATABASE "{database.info.dbname}" RESET ALL'.encode())  # for others' own reading
     assert writer.place.read([*row]) == [tuple(row.values())]
+
+
+@pytest.mark.parametrize(("default", "used"), [("off", "local"), ("remote_write", "remote_write")])
+def test_a_commit_is_on_disk_when_it_is_recorded(
+    writer: Writer, database: psycopg.Connection[Any], default: str, used: str
+) -> None:
+    database.execute(f"ALTER DATABASE \"{database.info.dbname}\" SET synchronous_commit = '{default}'".encode())
+    waits = "waits text NOT NULL DEFAULT current_setting('synchronous_commit')"
+    writer.place.execute(f"CREATE TABLE {{table}} (id int PRIMARY KEY, {waits})")
+    writer.write([{"id": 1}], 1, columns=(Column("id", types.INT32),), in_memory=True)
+    assert writer.place.read(["id", "waits"]) == [(1, used)]
