@@ -12,7 +12,7 @@ from dataclasses import replace
 from flowctl.model.backfill import Backfill
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition
-from flowctl.model.types import keeps_order, short
+from flowctl.model.types import TIMESTAMP, keeps_order, short
 from flowctl.model.value import TypedValue
 from flowctl.observe.lower_bound import read_from, retyped
 from flowctl.observe.ranges import Range, range_of
@@ -44,7 +44,8 @@ def find(case: Case, backfill: Backfill) -> Finding:
         start = read_from(table.cursor, column.type, None)
     except (ValueError, ArithmeticError) as error:
         what = f'{backfill} is no range of "{name}", which is {short(column.type)}: {error}'
-        return Stop(what, "Give values of that type, as in 2026-10-01, 2026-10-01T12:00:00Z or 1000", "cursor.column")
+        moment = "2026-10-01T12:00:00" + "Z" * (column.type == TIMESTAMP)
+        return Stop(what, f"Give values of that type, as in 2026-10-01, {moment} or 1000", "cursor.column")
     if range.is_empty:
         return _nothing(case, backfill, range)
     if stop := _refuse_deleted_later(case, range, start):

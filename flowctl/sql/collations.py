@@ -17,7 +17,7 @@ from flowctl.sql import dialects
 if TYPE_CHECKING:
     from sqlglot import exp
 
-#: The alias of the target in every statement of this package.
+#: The alias of the target, or of rows that are taken from it, in every statement of this package.
 _TARGET = "t"
 
 

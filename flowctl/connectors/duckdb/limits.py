@@ -64,8 +64,23 @@ def _test(column: Column, *, is_key: bool) -> str | None:
     native, name = parsed(column.native), quoted(column.name)
     if _rounds(native) or (is_key and _converts(native)):
         return f"CAST(CAST({name} AS {column.native}) AS {ddl(column.type)}) = {name}"
-    lost = _LOST.get(native.id)
-    return f"NOT regexp_matches({name}, '{lost}')" if lost else None
+    lost = _loses(name, native)
+    return f"NOT ({lost})" if lost else None
+
+
+def _loses(value: str, native: DuckDBPyType, depth: int = 0) -> str | None:
+    """Whether any text in ``value``, an expression, has more than its place in ``native`` holds; None if none can."""
+    match data_type(native):
+        case Array():
+            element = f"e{depth}"
+            lost = _loses(element, children(native)["child"], depth + 1)
+            return f"len(list_filter({value}, lambda {element}: {lost})) > 0" if lost else None
+        case Struct():
+            fields = (_loses(f"{value}.{quoted(name)}", kind, depth) for name, kind in children(native).items())
+            return " OR ".join(f"({lost})" for lost in fields if lost) or None
+        case _:
+            lost = _LOST.get(native.id)
+            return f"regexp_matches({value}, '{lost}')" if lost else None
 
 
 def _rounds(native: DuckDBPyType) -> bool:

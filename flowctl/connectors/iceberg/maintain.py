@@ -48,9 +48,10 @@ def find_due(table: OpenTable, object: ObjectName) -> Maintenance:
     if old:
         told = f"{text.counted(len(old), 'snapshot')} replaced over {days} ago"
         tasks.append(Task(EXPIRE, told, {"snapshots": len(old)}))
-    if why := vacuum.why_left_out(table):
+    files, why = vacuum.due(table, set(old))
+    if why:
         left_out.append(why)
-    elif files := vacuum.removable(table, set(old)):
+    elif files:
         tasks.append(removal(files, "that no other snapshot needs"))
     return Maintenance(object, tuple(tasks), "; ".join(left_out))
 
@@ -68,7 +69,7 @@ def carry_out(place: TablePlace, due: Maintenance, before_commit: Callable[[], N
             yield _expire(place, before_commit)
         else:
             table = open_existing(place)
-            files = [] if vacuum.why_left_out(table) else vacuum.removable(table)
+            files, _ = vacuum.due(table)
             vacuum.delete(table, files, before_commit)
             yield removal(files, "removed")
 

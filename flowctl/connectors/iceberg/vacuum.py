@@ -35,28 +35,38 @@ _FOLDERS = ("data", "metadata")
 _ELSEWHERE = ("write.data.path", "write.metadata.path", "write.folder-storage.path", "write.object-storage.path")
 _METADATA = re.compile(r".*\.metadata\.json(\.gz)?", re.DOTALL)
 _GZIP = b"\x1f\x8b"
+#: Where writers put the table's UUID, so that the rest, which may be long, is not read. No text contains it: its quotes
+#: are escaped there.
+_HEAD = 4096
+_UUID = re.compile(rb'"table-uuid"\s*:\s*"([^"]*)"')
 _FILE = re.compile(r".*\.(parquet|avro|orc|puffin|stats|metadata\.json|metadata\.json\.gz)", re.DOTALL)
 
 
-def why_left_out(table: OpenTable) -> str:
-    """Why files are not deleted; empty if they are."""
+def due(table: OpenTable, without: Container[int] = ()) -> tuple[list[StoredFile], str]:
+    """Old files that no snapshot needs, but for those in ``without``; or none, and why files are not deleted.
+
+    :class:`TableError` if the folder does not list all files of the newest version: their names are then not
+    understood."""
+    if why := _why_left_out(table):
+        return [], why
+    files = _removable(table, without)
+    with errors_of(table.place.shown):
+        other = _metadata_of_another(table) if files else ""
+    if other:
+        why = f"{other} is of another table, whose files cannot be told from this one's"
+        return [], f"{why}: no file is deleted (remove it if no catalog has that table)"
+    return files, ""
+
+
+def _why_left_out(table: OpenTable) -> str:
     if name := next((name for name in _ELSEWHERE if name in table.metadata.properties), None):
         return f"vacuum does not look into the folder of {name}"
     if not is_same_place(table.handle.metadata_location.rpartition("/")[0], f"{table.url}/metadata"):
         return f"its metadata is not in {table.url}, whose files may be another table's: no file is deleted"
-    with errors_of(table.place.shown):
-        other = _metadata_of_another(table)
-    if other:
-        why = f"{other} is of another table, whose files cannot be told from this one's"
-        return f"{why}: no file is deleted (remove it if no catalog has that table)"
     return ""
 
 
-def removable(table: OpenTable, without: Container[int] = ()) -> list[StoredFile]:
-    """Old files that no snapshot needs, but for those in ``without``.
-
-    :class:`TableError` if the folder does not list all files of the newest version: their names are then not
-    understood."""
+def _removable(table: OpenTable, without: Container[int]) -> list[StoredFile]:
     with errors_of(table.place.shown):
         stored, others = _stored(_folder(table))
         needed, newest = _needed(table, without)
@@ -96,7 +106,13 @@ def _metadata_of_another(table: OpenTable) -> str:
     known = {_name(table.handle.metadata_location), *(_name(one.metadata_file) for one in table.metadata.metadata_log)}
 
     def ask(path: str) -> str:
-        content = system.cat_file(path)
+        try:
+            head = system.cat_file(path, 0, _HEAD)
+            if found := _UUID.search(head):
+                return found[1].decode()
+            content = head if len(head) < _HEAD else system.cat_file(path)
+        except FileNotFoundError:  # removed since it was listed
+            return ""
         with suppress(ValueError, OSError, EOFError, zlib.error):
             found = json.loads(gzip.decompress(content) if content[:2] == _GZIP else content)
             return str(found.get("table-uuid", "")) if isinstance(found, dict) else ""

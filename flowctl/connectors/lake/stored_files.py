@@ -23,8 +23,8 @@ LEAST_RETENTION = 7 * 86400.0
 VACUUM = "vacuum"
 #: What is in the folder of each table in Delta, and of each that flowctl writes as files.
 _LOGS = ("/_delta_log/", "/_flowctl/commits/")
-#: What is in the folder `metadata` of each Iceberg table.
-_METADATA = re.compile(r".*\.metadata\.json(\.gz)?|version-hint\.text", re.DOTALL)
+#: What is in each Iceberg table's folder.
+_METADATA = re.compile(r".*/metadata/([^/]*\.metadata\.json(\.gz)?|version-hint\.text)", re.DOTALL)
 #: Files deleted at the same time, and between two checks of the lease.
 _AT_ONCE, _BATCH = 16, 1000
 
@@ -50,8 +50,8 @@ def folders_of_tables(paths: Iterable[str], own: Collection[str]) -> tuple[str, 
     only the folders ``data`` and ``metadata`` in it."""
     found: set[str] = set()
     for path in paths:
-        folder, _, name = path.rpartition("/")
-        if _METADATA.fullmatch(name):
+        if _METADATA.fullmatch(path):
+            folder = path.rpartition("/")[0]
             place = folder.rpartition("/")[0]
             found |= {f"{place}/data/", f"{folder}/"} if place in own else {f"{place}/"}
         found |= {f"{path.partition(mark)[0]}/" for mark in _LOGS if mark in path}

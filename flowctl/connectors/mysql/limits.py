@@ -9,8 +9,8 @@ import re
 from flowctl.connectors.mysql.columns import quoted
 from flowctl.connectors.mysql.session import MysqlSession
 from flowctl.connectors.mysql.types import split_comment
+from flowctl.connectors.sql import limits
 from flowctl.connectors.sql.change import StagedRows
-from flowctl.connectors.sql.limits import require_kept
 from flowctl.connectors.target import WriteJob
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -22,14 +22,14 @@ def is_limited(column: Column) -> bool:
     return _test(column) is not None
 
 
-def check(session: MysqlSession, job: WriteJob, staged: StagedRows) -> None:
+def require_kept(session: MysqlSession, job: WriteJob, staged: StagedRows) -> None:
     """Raises :class:`FlowctlError` for a staged value that the job's table would change."""
     there = session.describe([job.object])[job.object]
     for column in there.columns if there else ():
         test = _test(column)
         if test is not None and column.name in staged.columns:
-            hint = "Change the column in the target, or write the value as that keeps it with columns.add"
-            require_kept(session, job, staged, column, test, hint)
+            hint = "Change the column in the target, or convert the value with columns.add to what the column keeps"
+            limits.require_kept(session, job, staged, column, test, hint)
 
 
 def _test(column: Column) -> str | None:

@@ -167,7 +167,7 @@ class MysqlTarget(SqlTarget[MysqlSession]):
     def write_batch(self, session: MysqlSession, job: WriteJob, loaded: Any) -> RowCounts:
         """Refuses values that the table's own types would change, before anything is written."""
         if loaded is not None:
-            limits.check(session, job, loaded)
+            limits.require_kept(session, job, loaded)
         return super().write_batch(session, job, loaded)
 
     def violated_constraint(self, session: MysqlSession, job: WriteJob, error: Exception) -> Constraint | None:

@@ -178,7 +178,8 @@ class PartWriter:
     def _as_csv(self, batch: pa.RecordBatch) -> bytes:
         for (name, native), values in zip(self.typed, batch.columns, strict=True):
             if native == "uuid" and _is_rewritten(values):
-                raise RuntimeError(_refusal(name, "a value of it is not exactly uuid: it would be written otherwise"))
+                why = "a value of it is not exactly uuid: it would be written otherwise"
+                raise RuntimeError(_refusal(name, why, "Change the value in the source, or the column to text"))
         sink = pa.BufferOutputStream()
         csv.write_csv(batch, sink, csv.WriteOptions(include_header=False))
         text: bytes = sink.getvalue().to_pybytes()
@@ -313,8 +314,8 @@ def _is_rewritten(uuids: Any) -> bool:
     return bool(pc.any(pc.match_substring_regex(others, _UUID), min_count=0).as_py())
 
 
-def _refusal(column: str, why: str) -> str:
-    return f'{PREFIX}column "{column}": {why} | Fix the value, or leave such rows out with `where`'
+def _refusal(column: str, why: str, hint: str = "Fix the value, or leave such rows out with `where`") -> str:
+    return f'{PREFIX}column "{column}": {why} | {hint}'
 
 
 #: What PostgreSQL reads as a UUID, and how it writes one.

@@ -259,11 +259,12 @@ _REPLACING_RULES = """
         AND ev_enabled IN ('O', 'A')
     ORDER BY 1, 2
 """
+#: TimescaleDB keeps a table's own rows in children.
 _CHILDREN_BELOW = """
     SELECT p.oid::bigint, quote_ident(n.nspname) || '.' || quote_ident(c.relname)
     FROM pg_class p JOIN pg_inherits i ON i.inhparent = p.oid
     JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE p.oid = ANY (%s::oid[]) AND p.relkind = 'r' ORDER BY 1, 2
+    WHERE p.oid = ANY (%s::oid[]) AND p.relkind = 'r' AND n.nspname <> '_timescaledb_internal' ORDER BY 1, 2
 """
 #: A partitioned table has no rows of its own.
 _UNLOGGED_TABLES = """

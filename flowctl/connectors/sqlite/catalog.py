@@ -89,7 +89,7 @@ def is_strict(connection: sqlite3.Connection, object: ObjectName) -> bool:
     """SQLite before 3.37 opens no file that has such a table."""
     if sqlite3.sqlite_version_info < (3, 37):
         return False
-    query = "SELECT strict FROM pragma_table_list WHERE schema = 'main' AND lower(name) = lower(?)"
+    query = "SELECT strict FROM pragma_table_list(?) WHERE schema = 'main'"
     return any(strict for (strict,) in connection.execute(query, [object.parts[-1]]))
 
 

@@ -107,7 +107,7 @@ def _load(
     if Op.REPLACED in of_table:
         reason = f"{table.source} was renamed, or its rows were replaced, and the log does not have them"
         return stopped(case, Stop(reason, f"{case.state_command('resnapshot')} reads it again", "from"))
-    if Op.UNKEYED in of_table and _has_primary_key(case):
+    if Op.UNKEYED in of_table and _may_have_primary_key(case):
         reason = (
             f"the primary key of {table.source} was dropped: until it was added again, several rows may have had it"
         )
@@ -168,11 +168,12 @@ def _of_whole_table(
     return found
 
 
-def _has_primary_key(case: Case) -> bool:
-    """Whether changes find their rows by what is the source's primary key now."""
+def _may_have_primary_key(case: Case) -> bool:
+    """Whether changes find their rows by the source's primary key. While it has none, that may have been any."""
     source = case.observed.source
     assert source is not None
-    return case.table.mode != "append" and {*source_key(case.table)} == {*source.primary_key}
+    primary = {*source.primary_key}
+    return case.table.mode != "append" and (not primary or primary == {*source_key(case.table)})
 
 
 def case_of_round(on: StreamRun, table: TableSpec, landed: Sequence[LandedTable], target: Target) -> Case:

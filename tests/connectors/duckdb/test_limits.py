@@ -43,6 +43,12 @@ LIMITED: dict[str, tuple[DataType, list[Any], list[Any]]] = {
     "TIMESTAMP_NS": (types.STRING, ["2026-01-01 00:00:00.123456789"], ["2026-01-01 00:00:00.1234567891"]),
     "INTERVAL": (types.STRING, ["24 hours", "1 day"], ["00:00:00.1234567"]),
     "BIGNUM": (types.STRING, ["9" * 60, "7.0"], ["1.5"]),
+    "TIME[][]": (Array(Array(types.STRING)), [[["10:00", None], None, []]], [[[None], ["10:00:00.1234567"]]]),
+    "STRUCT(a TIME, b STRUCT(c INTERVAL)[])": (
+        Struct((("a", types.STRING), ("b", Array(Struct((("c", types.STRING),)))))),
+        [{"a": "10:00", "b": [{"c": "1 day"}, None]}, {"a": None, "b": None}],
+        [{"a": "10:00:00+02", "b": None}, {"a": None, "b": [{"c": None}, {"c": "00:00:00.1234567"}]}],
+    ),
 }  # fmt: skip
 
 

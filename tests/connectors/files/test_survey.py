@@ -26,6 +26,7 @@ def test_files_of_other_tables_are_left_out(inbox: Path, source: Any) -> None:
     for name in ("delta.parquet", "data/orders.parquet"):
         (inbox / name).parent.mkdir(exist_ok=True)
         pq.write_table(rows, inbox / name)
+    (inbox / "data" / "orders.metadata.json").write_text('{"of": "nobody"}')
     assert list(inbox.rglob("*.avro")) and list(inbox.rglob("*.metadata.json"))
     found = survey_files(source, lambda _: True)
     assert sorted(str(table.object) for table in found.tables) == ["data/orders.parquet", "delta.parquet"]

@@ -55,7 +55,7 @@ def removable_of_delta(folder: Path) -> list[StoredFile]:
 
 def removable_of_iceberg(folder: Path) -> list[StoredFile]:
     with catalog_of(folder.parent) as catalog:
-        return iceberg_vacuum.removable(open_iceberg(TablePlace(catalog, (folder.name,), {})))
+        return iceberg_vacuum.due(open_iceberg(TablePlace(catalog, (folder.name,), {})))[0]
 
 
 @pytest.fixture(autouse=True)

@@ -160,7 +160,9 @@ def test_rows_of_children_are_not_changed(database: psycopg.Connection[Any], pos
     for one in stopped:
         assert one is not None and "has children by inheritance (public.child)" in one.message
         assert "ALTER TABLE public.child NO INHERIT" in one.hint
-    database.execute("ALTER TABLE child NO INHERIT t")
+    database.execute("CREATE SCHEMA _timescaledb_internal; ALTER TABLE child SET SCHEMA _timescaledb_internal")
+    assert _refused(postgres, "merge") is None
+    database.execute("ALTER TABLE _timescaledb_internal.child NO INHERIT t")
     assert _refused(postgres, "merge") is None
 
 

@@ -35,6 +35,18 @@ def test_a_primary_key_that_was_dropped_and_added_again(tmp_path: Path, mysql_da
 
 
 @pytest.mark.full
+def test_a_primary_key_that_is_dropped_and_not_there_yet(tmp_path: Path, mysql_database: str) -> None:
+    flow = begun(tmp_path, mysql_database, ONE.replace("mode: merge", "mode: merge, key: [id]"))
+    execute(mysql_database, "ALTER TABLE one DROP PRIMARY KEY; INSERT INTO one VALUES (1, 'second')")
+    assert "the primary key of cdc:one was dropped" in flow.run("apply", "flow.yaml", expect=6).words
+    execute(mysql_database, "DELETE FROM one WHERE value = 'second'; ALTER TABLE one ADD PRIMARY KEY (id)")
+    flow.run("apply", "flow.yaml", expect=6)
+    flow.run("state", "resnapshot", "flow.yaml", "one", "--yes", expect=0)
+    flow.apply()
+    must_equal(mysql_database, DeltaPlace(tmp_path / "lake"), ["one"])
+
+
+@pytest.mark.full
 def test_columns_whose_values_a_statement_changes(tmp_path: Path, mysql_database: str) -> None:
     execute(
         mysql_database,

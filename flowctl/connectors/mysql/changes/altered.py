@@ -31,6 +31,8 @@ _OTHERS = {
 
 #: Character sets that have every character of any other.
 _UNICODE = ("UTF8MB4", "UTF16", "UTF16LE", "UTF32")
+#: How MariaDB's collations begin that are those of any character set.
+_OF_ANY = ("UCA1400",)
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,27 @@ def _declared(part: Sequence[Word]) -> str | None:
 
 
 def _is_computed(part: Sequence[Word]) -> bool:
-    return any(_is(word, "AS") for word in part)
+    """A default may be a CAST, whose AS is in parentheses."""
+    depth = 0
+    for word in part:
+        depth += _is(word, "(") - _is(word, ")")
+        if depth == 0 and _is(word, "AS"):
+            return True
+    return False
 
 
 def _is_in_another_charset(part: Sequence[Word]) -> bool:
-    """CHARACTER SET is one word or two."""
+    """CHARACTER SET is one word or two. A collation's name begins with that of its character set, if it has one."""
     for place, word in enumerate(part):
-        if not word.is_quoted and word.text.split()[:1] in (["CHARACTER"], ["CHARSET"]):
+        if word.is_quoted or not word.text:
+            continue
+        first = word.text.split()[0]
+        if first in ("ASCII", "UNICODE"):
+            return True
+        if first in ("CHARACTER", "CHARSET", "COLLATE"):
             rest = [one.text.upper() for one in part[place + 1 : place + 3] if one.text not in ("SET", "=")]
-            return not rest or rest[0] not in _UNICODE
+            named = rest[0].partition("_")[0] if rest else ""
+            return named not in (_UNICODE if first != "COLLATE" else (*_UNICODE, *_OF_ANY))
     return False
 
 

@@ -113,7 +113,7 @@ def _changes_of_tables(words: Sequence[_Word], database: str, *, is_strict: bool
             yield Meaning("emptied", ((words[4].raw, ""),))
         case "CREATE" if is_table:
             table = tuple(_names(words, 4 if replaces else 2, database))[:1]
-            if "SELECT" in texts:  # rows come with the columns alone
+            if _has_query(texts):  # rows come with the columns alone
                 yield Meaning("unlogged", table)
             if replaces:
                 yield Meaning("emptied", table)
@@ -132,6 +132,11 @@ def _changes_of_tables(words: Sequence[_Word], database: str, *, is_strict: bool
             found = alterations(words[at:], is_strict=is_strict)
             if found.ended or found.converted or found.converts_texts:
                 yield Meaning("altered", table, found.ended, found.converted, found.converts_texts)
+
+
+def _has_query(texts: Sequence[str]) -> bool:
+    """Whether a table is created with rows. ``VALUES`` alone is that of a partition."""
+    return "SELECT" in texts or texts.count("TABLE") > 1 or ("VALUES", "ROW") in itertools.pairwise(texts)
 
 
 def _is_servers_own(words: Sequence[_Word], database: str) -> bool:

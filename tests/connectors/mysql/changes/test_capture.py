@@ -252,6 +252,9 @@ def told(text: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
         ("RENAME USER tables TO a", "other", []),
         ("CREATE TABLE a (b int) SELECT 1 AS b", "unlogged", [("db", "a")]),
         ("CREATE TABLE x.a LIKE b", "other", []),
+        ("CREATE TABLE a AS TABLE b", "unlogged", [("db", "a")]),
+        ("CREATE TABLE a AS VALUES ROW(1)", "unlogged", [("db", "a")]),
+        ("CREATE TABLE a (b int) PARTITION BY RANGE (b) (PARTITION p VALUES LESS THAN (7))", "other", []),
         ("LOAD DATA INFILE 'x' INTO TABLE a", "unlogged", []),
         ("SELECT `db`.`f`()", "unlogged", []),
         ("INSERT INTO mysql.rds_heartbeat2(id, value) values (1,17) ON DUPLICATE KEY UPDATE value = 17", "other", []),
@@ -296,6 +299,9 @@ def test_columns_that_a_statement_ends(text: str, ended: list[str]) -> None:
         ("ALTER TABLE a MODIFY b int NOT NULL, MODIFY e enum('x'), CONVERT TO CHARACTER SET latin1", True, [], []),
         ("ALTER TABLE a MODIFY b text CHARACTER SET latin1, CHANGE c d int NOT NULL", False, ["c", "b"], []),
         ("ALTER TABLE a MODIFY b text CHARSET utf8mb4, ADD d int NOT NULL, ALTER c SET DEFAULT 3", False, [], ["b"]),
+        ("ALTER TABLE a MODIFY b text COLLATE latin1_bin, MODIFY c varchar(9) ASCII", False, ["b", "c"], []),
+        ("ALTER TABLE a MODIFY b text COLLATE utf8mb4_bin, MODIFY c text COLLATE uca1400_ai_ci", False, [], ["b", "c"]),
+        ("ALTER TABLE a MODIFY b varchar(20) DEFAULT (CAST(NOW() AS CHAR))", True, [], []),
     ],
 )
 def test_columns_that_a_statement_may_convert(text: str, strict: bool, ended: list[str], converted: list[str]) -> None:
