@@ -28,7 +28,7 @@ def test_the_column_is_left_out(tmp_path: Path, postgres_database: str) -> None:
     execute(postgres_database, "INSERT INTO numbers VALUES (2, 'NaN', 'b')", "INSERT INTO others VALUES (2)")
     done = flow.run("apply", "flow.yaml", expect=4)
     there = SqlitePlace(tmp_path / "lite.db")
-    assert "in a stream the column with `columns.exclude`" in done.words
+    assert "in a stream, leave the column out with `columns.exclude`" in done.words
     assert there.rows("others", ["id"]) == [("2",)]
     flow.write(flow.spec.read_text().replace("mode: merge}", "mode: merge, columns: {exclude: [value]}}", 1))
     done = flow.run("apply", "flow.yaml", expect=6)
