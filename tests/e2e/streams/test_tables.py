@@ -144,7 +144,7 @@ def test_a_removed_table_returns(tmp_path: Path, source_url: str) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    ["table", pytest.param("publication", marks=pytest.mark.full), pytest.param("recreated", marks=pytest.mark.full)],
+    ["table", "publication", "recreated"],
 )
 @pytest.mark.full
 def test_changes_that_were_not_published_are_not_missed(change: str, tmp_path: Path, postgres_database: str) -> None:
@@ -179,6 +179,26 @@ def test_changes_that_were_not_published_are_not_missed(change: str, tmp_path: P
     insert(postgres_database, 5)
     flow.apply()
     must_have_all(postgres_database, tmp_path)
+
+
+@pytest.mark.full
+def test_a_schema_that_was_not_published_meanwhile(tmp_path: Path, postgres_database: str) -> None:
+    execute(
+        postgres_database,
+        *(f"CREATE TABLE {name} (id int PRIMARY KEY, value text)" for name in TABLES),
+        "CREATE PUBLICATION ours FOR TABLES IN SCHEMA public WITH (publish_via_partition_root = true)",
+    )
+    stream = "publication: {name: ours, manage: false}"
+    flow = write_flow(tmp_path, postgres_database, [], ONE, stream)
+    flow.apply()
+    execute(postgres_database, "ALTER PUBLICATION ours DROP TABLES IN SCHEMA public")
+    insert(postgres_database, 2, ["one"])
+    execute(postgres_database, "ALTER PUBLICATION ours ADD TABLES IN SCHEMA public")
+    done = flow.run("apply", "flow.yaml", expect=6)
+    assert "flowctl state resnapshot flow.yaml one" in done.words
+    flow.run("state", "resnapshot", "flow.yaml", "one", "--yes", expect=0)
+    flow.apply()
+    must_have_all(postgres_database, tmp_path, ["one"])
 
 
 @pytest.mark.full

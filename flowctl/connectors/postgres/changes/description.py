@@ -22,7 +22,7 @@ from flowctl.spec.spec import StreamSpec
 if TYPE_CHECKING:
     import psycopg
 
-_ROW_FILTERS_SINCE = 150000
+_ROW_FILTERS_SINCE = _SCHEMAS_SINCE = 150000
 _STANDBYS_DECODE_SINCE = 160000
 
 
@@ -53,16 +53,19 @@ class _Slot:
 @dataclass(frozen=True)
 class _Published:
     """What a publication contains: for each table its columns (None: all) and its row filter. ``id`` changes with its
-    options, ``members`` when a table listed by name is added again: what happens in between is not published."""
+    options, ``members`` and ``schemas`` when a table or a schema that is listed is added again: what happens in between
+    is not published."""
 
     id: str
     operations: Mapping[str, bool]
     via_root: bool
     tables: Mapping[tuple[str, str], tuple[tuple[str, ...] | None, str | None]] = field(default_factory=dict)
     members: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    schemas: Mapping[str, int] = field(default_factory=dict)
 
     def membership(self, table: tuple[str, str]) -> str:
-        return str(self.members.get(table, 0)) if table in self.tables else ""
+        listed = self.schemas.get(table[0]) or self.members.get(table, 0)
+        return str(listed) if table in self.tables else ""
 
 
 @dataclass(frozen=True)
@@ -192,12 +195,18 @@ def _published(connection: psycopg.Connection[Any], name: str, version: int) -> 
         " JOIN pg_class c ON c.oid = m.prrelid JOIN pg_namespace s ON s.oid = c.relnamespace WHERE p.pubname = %s",
         [name],
     ).fetchall()
+    of_schemas = (
+        "SELECT s.nspname, m.oid::bigint FROM pg_publication p JOIN pg_publication_namespace m ON m.pnpubid = p.oid"
+        " JOIN pg_namespace s ON s.oid = m.pnnspid WHERE p.pubname = %s"
+    )
+    schemas = connection.execute(of_schemas, [name]).fetchall() if version >= _SCHEMAS_SINCE else []
     return _Published(
         id,
         dict(zip(("insert", "update", "delete", "truncate"), operations, strict=True)),
         via_root,
         {(schema, table): (tuple(names) if names else None, where) for schema, table, names, where in listed},
         {(schema, table): oid for schema, table, oid in members},
+        dict(schemas),
     )
 
 
