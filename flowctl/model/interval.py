@@ -24,6 +24,8 @@ class Interval:
 
     ``letters``: the dead letters of sequence numbers up to this one are read again too.
 
+    ``is_complete``: no more rows come at ``upper``, as `cursor.delay` says; only of append.
+
     ``is_backfill``: a range at or below the recorded position, which stays. ``read_to`` is then set in every mode.
     """
 
@@ -37,6 +39,7 @@ class Interval:
     files: tuple[FileStamp, ...] | None = field(default=None, metadata=in_json("not_default"))
     letters: int | None = field(default=None, metadata=in_json("not_default"))
     is_backfill: bool = field(default=False, metadata=in_json("not_default"))
+    is_complete: bool = field(default=False, metadata=in_json("not_default"))
 
     @property
     def recorded(self) -> Interval:

@@ -48,10 +48,12 @@ class Ties:
 @dataclass(frozen=True)
 class CursorPosition:
     """Everything with a cursor up to ``at`` was consumed. ``ties`` are the rows at ``at`` that append has written;
-    None: unknown, as after `flowctl state set`. Append then treats all of them as written."""
+    None: unknown, as after `flowctl state set`, or too many. Append then treats all of them as written. ``rows`` is the
+    number of too many: no more may come."""
 
     at: TypedValue
     ties: Ties | None = None
+    rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -227,8 +229,9 @@ def to_json(position: Position) -> dict[str, Any]:
     match position:
         case NoPosition():
             return {"kind": "none"}
-        case CursorPosition(at, ties):
-            return {"kind": "cursor", **codec.to_json(at), **(_ties_to_json(ties) if ties is not None else {})}
+        case CursorPosition(at, ties, rows):
+            written = _ties_to_json(ties) if ties is not None else {} if rows is None else {"rows": rows}
+            return {"kind": "cursor", **codec.to_json(at), **written}
         case FilesPosition(files):
             return {"kind": "files", "files": codec.to_json(files)}
         case FileLogPosition(entry, count):
@@ -259,7 +262,9 @@ def from_json(document: Mapping[str, Any]) -> Position:
         case "none":
             return NoPosition()
         case "cursor":
-            return CursorPosition(value.from_json(document), _ties_from_json(document))
+            rows = document.get("rows")
+            number = None if rows is None else _number(rows)
+            return CursorPosition(value.from_json(document), _ties_from_json(document), number)
         case "files" if "log" in document:
             return FileLogPosition(_text(document["log"]), _number(document["count"]))
         case "files":

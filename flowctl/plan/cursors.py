@@ -63,7 +63,7 @@ def cursor_interval(
     except (ValueError, ArithmeticError) as error:
         path = "cursor.lag" if cursor.lag and recorded else "cursor.start"
         return Stop(f'"{cursor.column}" is {short(column.type)}: {error}', f"Correct {path} or the column", path)
-    since = CursorPosition(lower, recorded.ties) if isinstance(recorded, CursorPosition) and lower is not None else None
+    since = replace(recorded, at=lower) if isinstance(recorded, CursorPosition) and lower is not None else None
     found = _found(_Bounds(table, cursor, watermark, since, start, first, spec_path))
     if isinstance(found, Work):
         interval = with_written_rows(found.interval, table, info, spec_path)
@@ -144,6 +144,7 @@ class _Bounds:
             read_to=_last_read(self.table.mode, upper),
             include_null=self.cursor.nulls == "always",
             lag_seconds=self.cursor.lag,
+            is_complete=ties.is_complete(self.table, upper, self.newest),
         )
 
     def again(self, since: CursorPosition) -> Interval:
@@ -175,7 +176,9 @@ def _found(bounds: _Bounds) -> Finding:
         return refused
     if since is None:
         return _no_newest(bounds) if newest is None else _first_run(bounds, newest)
-    if bounds.table.mode == "append" and (refused := _written_rows_are_gone(bounds, since)):
+    if bounds.table.mode == "append" and (
+        refused := _more_came(bounds, since) or _written_rows_are_gone(bounds, since)
+    ):
         return refused
     return _no_newest(bounds) if newest is None else _between(bounds, since, newest)
 
@@ -223,12 +226,19 @@ def _reason_to_look_again(bounds: _Bounds, since: CursorPosition) -> str | None:
     """Returns why there may be new rows although the newest cursor value is not above the recorded one."""
     if bounds.cursor.lag:
         return "no newer rows; looks again for late ones (lag)"
-    if since.at.type == DATE:
+    if since.at.type == DATE and (bounds.table.mode != "append" or since.ties is not None):
         return "no newer day; looks again for rows of the same day"
     there, written = bounds.watermark.rows_at_position, since.ties.rows if since.ties is not None else None
     if bounds.table.mode == "append" and there is not None and written is not None and there > written:
         return f'no newer rows, but more than were written at "{bounds.cursor.column}" {since.at.text()}'
     return None
+
+
+def _more_came(bounds: _Bounds, since: CursorPosition) -> Stop | None:
+    more = (bounds.watermark.rows_at_position or 0) - (since.rows or 0)
+    return (
+        ties.more_came(bounds.table, since.at, more, bounds.spec_path) if since.rows is not None and more > 0 else None
+    )
 
 
 def _written_rows_are_gone(bounds: _Bounds, since: CursorPosition) -> Stop | None:

@@ -35,7 +35,7 @@ from flowctl.plan.reading import (
 )
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.shape import known_columns
-from flowctl.plan.ties import with_columns
+from flowctl.plan.ties import is_complete, with_columns
 from flowctl.plan.versions import reads_changes
 from flowctl.state import document as documents
 from flowctl.state.document import Recorded, StateDocument
@@ -210,8 +210,13 @@ def _interval(case: Case, begun: Intent) -> Interval:
 
 
 def _with_written_rows(case: Case, interval: Interval) -> Interval | Stop:
-    source = case.observed.source
+    """With what is known now of the rows at both ends."""
+    source, watermark = case.observed.source, case.observed.watermark
     if source is None:
         return interval
+    newest = watermark.position if watermark is not None else None
+    if isinstance(interval.upper, CursorPosition) and isinstance(newest, CursorPosition):
+        known = interval.is_complete or is_complete(case.table, interval.upper.at, newest.at)
+        interval = replace(interval, is_complete=known)
     lower = with_columns(interval.lower, case.state.schema, case.table, source)
     return with_written_rows(replace(interval, lower=lower), case.table, source, case.spec_path)

@@ -4,21 +4,31 @@ Rows with exactly the position's cursor may arrive later, so the next run reads 
 already written: as many rows per hash as were counted. A hash is valid only for the columns that it was computed from.
 These are therefore recorded, and read for the rows at the position even if the table no longer includes them. If they
 can no longer be read as they were, new rows cannot be distinguished from written ones, and the table stops.
+
+Of too many rows, only the number is recorded, if `cursor.delay` says that no more come. If more come nevertheless, the
+table stops as well.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 
+from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.position import CursorPosition, Position, Ties
 from flowctl.model.table_info import Column, TableInfo
-from flowctl.model.value import TypedValue
+from flowctl.model.value import PythonValue, TypedValue
 from flowctl.plan.commands import position_option, state_command
+from flowctl.plan.finding import Stop
 from flowctl.plan.projection import read_columns
 from flowctl.spec.spec import TableSpec
 from flowctl.sql.row_hash import hashes_alike
+from flowctl.text import counted, duration
+
+#: Different rows at one position whose hashes append keeps.
+MOST = 10_000
 
 
 def with_columns(
@@ -53,6 +63,59 @@ def as_of_now(ties: Ties, table: TableSpec, info: TableInfo) -> Ties | str:
             return f'the column "{column.name}" is {is_now}, was {was}, so its rows can no longer be distinguished'
         found.append(Column(now.name, now.type, as_text=now.as_text))
     return replace(ties, columns=tuple(found))
+
+
+def is_complete(table: TableSpec, at: TypedValue, newest: TypedValue | None) -> bool:
+    """Whether `cursor.delay` says that no more rows come at ``at``. ``newest`` is the greatest value that it admits."""
+    delay = table.cursor.delay if table.cursor is not None else None
+    if table.mode != "append" or delay is None or newest is None or newest.type != at.type or newest < at:
+        return False
+    return delay > span(at.value)
+
+
+def span(at: PythonValue) -> float:
+    """The seconds for which a cursor value may stand, during which rows with this value come: a day for a date, and for
+    a time the unit to which it may be truncated."""
+    match at:
+        case dt.datetime(microsecond=0, second=0, minute=0, hour=0):
+            return 86400.0
+        case dt.datetime(microsecond=0, second=0, minute=0 | 15 | 30 | 45):  # full hours of any zone
+            return 3600.0
+        case dt.datetime(microsecond=0, second=0):
+            return 60.0
+        case dt.datetime(microsecond=0):
+            return 1.0
+        case dt.datetime():
+            return 0.0
+        case _:
+            return 86400.0
+
+
+def too_many(table: TableSpec, at: TypedValue) -> TableError:
+    """Fails a table that cannot record which rows it has written at ``at``."""
+    cursor = table.cursor
+    if not isinstance(at.value, dt.date):
+        hint = "Choose a cursor whose values fewer rows share"
+    elif cursor is not None and cursor.delay is not None and cursor.delay > span(at.value):
+        hint = "Run again once cursor.delay has passed since then: no more rows can come for that value then"
+    else:
+        least = duration(span(at.value))
+        longer = f"more than {least}, for which a value may stand, and longer" if span(at.value) else "longer"
+        hint = f"Set cursor.delay to {longer} than any transaction that writes rows: values are then read when complete"
+    name = cursor.column if cursor is not None else ""
+    return TableError(f'more than {MOST:,} rows share the newest "{name}" {at.text()}', hint=hint, mark=table.mark)
+
+
+def more_came(table: TableSpec, at: TypedValue, more: int, spec_path: str) -> Stop:
+    """Stops where more rows have come at a position than it records, which are too many to tell them apart."""
+    cursor = table.cursor.column if table.cursor is not None else ""
+    came = f'{counted(more, "row")} came at "{cursor}" {at.text()} after it was read'
+    return Stop(
+        f"{came}: more than {MOST:,} rows share it, and new ones cannot be told from written ones",
+        "Set cursor.delay to longer, so that values are read once no more rows come for them; "
+        + taking_all_for_written(table.id, at, spec_path),
+        "cursor",
+    )
 
 
 #: Possible causes if a source no longer has the written rows.

@@ -2,7 +2,8 @@
 
 Append reads from its last position, inclusive, because rows with that same cursor value may have arrived since. At that
 position, it skips as many rows of each hash as it has already written; with its new position, it records which rows it
-has written there. Everything is read from one snapshot, so the rows written and the rows counted are the same.
+has written there: of too many that are complete, only how many. Everything is read from one snapshot, so the rows
+written and the rows counted are the same.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from flowctl.connectors.buffered import frame_of
 from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import named
-from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.errors import StoppedByPolicy
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position, Ties
 from flowctl.model.table_info import Column
 from flowctl.observe.lower_bound import read_from
 from flowctl.observe.relations import read_request
-from flowctl.plan.ties import rows_are_gone, starting_over
+from flowctl.plan.ties import MOST, rows_are_gone, starting_over, too_many
 from flowctl.run.masking import maskable
 from flowctl.run.reading import Landed, LandedSnapshot, rows_of
 from flowctl.run.truncation import Truncates, find_truncates, with_truncate
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-#: Different rows at the upper bound whose hashes append keeps; more need ``cursor.delay``.
-MOST_TIES = 10_000
 _HASH, _WRITTEN, _NUMBER = "_flowctl_hash", "_flowctl_written", "_flowctl_number"
 #: The count of a hash whose rows were not counted: all of them count as already written.
 _ANY_NUMBER = 2**31 - 1
@@ -102,12 +101,12 @@ class _Append:
         has not moved, rows that no longer exist still count as written, and the hashed columns stay the same."""
         before = lower.ties if lower is not None and lower.at == self.upper.at else None
         columns = before.columns if before is not None and before.columns else self.columns
-        found = _counted(self._frame(self._at(self.upper, columns)), columns)
-        if len(found) > MOST_TIES:
-            raise TableError(
-                f"more than {MOST_TIES:,} rows share the newest {self.interval.cursor_column} {self.upper.at.text()}",
-                hint="Set cursor.delay, so that rows are read when no more can arrive for their time",
-            )
+        there = self._frame(self._at(self.upper, columns))
+        found = _counted(there, columns)
+        if len(found) > MOST and self.interval.is_complete:
+            return replace(self.upper, ties=None, rows=there.count())
+        if len(found) > MOST:
+            raise too_many(self.table, self.upper.at)
         for row_hash, number in before.counts if before is not None else ():
             found[row_hash] = max(found.get(row_hash, 0), 1 if number is None else number)
         kept = tuple(Column(column.name, column.type, as_text=column.as_text) for column in columns)
@@ -160,7 +159,7 @@ class _Append:
 
 
 def _counted(rows: DataFrame, columns: Sequence[Column], known: dict[str, int] | None = None) -> dict[str, int]:
-    """The number of rows per hash, for at most one hash more than :data:`MOST_TIES`. Rows whose hash is not ``known``
+    """The number of rows per hash, for at most one hash more than :data:`MOST`. Rows whose hash is not ``known``
     are counted together."""
     from pyspark.sql import functions as f
 
@@ -168,7 +167,7 @@ def _counted(rows: DataFrame, columns: Sequence[Column], known: dict[str, int] |
     if known is not None:
         hashed = f.when(hashed.isin(sorted(known)), hashed).otherwise(_UNKNOWN) if known else f.lit(_UNKNOWN)
     grouped = rows.select(hashed.alias(_HASH)).groupBy(_HASH).agg(f.count(f.lit(1)).alias(_NUMBER))
-    return {row[_HASH]: row[_NUMBER] for row in grouped.limit(MOST_TIES + 1).toLocalIterator()}
+    return {row[_HASH]: row[_NUMBER] for row in grouped.limit(MOST + 1).toLocalIterator()}
 
 
 def _late(rows: DataFrame, columns: Sequence[Column], known: dict[str, int], wanted: Sequence[Column]) -> DataFrame:

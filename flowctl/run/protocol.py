@@ -1,8 +1,9 @@
 """The commit protocol of one run: writes intents before any data, then commits, records, and withdraws unused intents.
 
 A sequence number that the plan abandons is first voided in its target. The intents of all tables are one write of the
-state; that of a step that follows a pending sequence number is written once that is recorded. Commits are recorded
-immediately; an intent under which no write has begun is withdrawn at the end.
+state; that of a step that follows a pending sequence number is written once that is recorded, that of a table whose
+void has failed once it succeeds. Commits are recorded immediately; an intent under which no write has begun is
+withdrawn at the end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from flowctl import crashpoints
-from flowctl.errors import AbortRun, StalePlan, StoppedByPolicy
+from flowctl.errors import AbortRun, FlowctlError, StalePlan, StoppedByPolicy
 from flowctl.model.commit import Commit, IntendedColumns, Intent, commit_name
 from flowctl.model.position import CursorPosition, OffsetsPosition
 from flowctl.model.projection import Columns, RuntimeColumns
@@ -25,7 +26,16 @@ from flowctl.run import events
 from flowctl.run.attempt import Attempt, AttemptResult, RunContext, TableResult, TableResults
 from flowctl.run.commits import commits
 from flowctl.run.group_offsets import show_position
-from flowctl.run.tries import Retries, add_repetition, commit, commit_together, describe
+from flowctl.run.tries import (
+    Retries,
+    add_hint,
+    add_repetition,
+    commit,
+    commit_together,
+    describe,
+    explain,
+    retry_after,
+)
 from flowctl.spec.spec import SqlSource
 from flowctl.state import document as documents
 from flowctl.state.document import Recorded, StateDocument, TableState
@@ -40,11 +50,13 @@ class Protocol:
         self._writer = writer
         self._retries = retries
         self._attempts: dict[tuple[str, int], Attempt] = {}
+        self._not_voided: dict[tuple[str, int], FlowctlError] = {}
+        self._at = ""
         self._outcomes: dict[tuple[str, int], TableResult] = {}
 
     def begin(self, plan: Plan) -> None:
         """Writes the intent of each table's first commit; nothing if the run was stopped before it began. An error here
-        ends the run."""
+        ends the run, unless it is one table's: :meth:`carry_out` then tries again."""
         begun = [step for step in plan.runnable if not isinstance(step, Load) or step.follows is None]
         self.begin_steps([next(commits(step)) for step in begun])
 
@@ -52,13 +64,32 @@ class Protocol:
         """``at`` is the time of their changes; empty: now."""
         if self._run.stopping.is_set():
             steps = ()
-        steps = [give_up(step, self._writer, self._run) if isinstance(step, Load) else step for step in steps]
-        document = self._writer.document
-        self._attempts = {step.key: new_attempt(step, document, self._run, at) for step in steps}
+        ready = [given_up for step in steps if (given_up := self._given_up(step)) is not None]
+        document, self._at = self._writer.document, at
+        self._attempts = {step.key: new_attempt(step, document, self._run, at) for step in ready}
         crashpoints.reached("before_intent")
         if self._attempts:
             self._writer.begin({attempt.step.id: attempt.intent for attempt in self._attempts.values()})
         crashpoints.reached("after_intent")
+
+    def _given_up(self, step: Runnable) -> Runnable | None:
+        """The step, once nothing is pending that it gives up; None if that fails: only this table must not begin."""
+        if not isinstance(step, Load):
+            return step
+        try:
+            return self._give_up(step)
+        except AbortRun:
+            raise
+        except FlowctlError as error:
+            self._not_voided[step.key] = error
+            return None
+
+    def _give_up(self, step: Load) -> Load:
+        self._run.check_lease(0.0)
+        try:
+            return give_up(step, self._writer, self._run)
+        except Exception as cause:
+            raise explain(cause, step, self._run) from cause
 
     def has_begun(self, step: Runnable) -> bool:
         return step.key in self._attempts
@@ -98,8 +129,8 @@ class Protocol:
         started, run = time.monotonic(), self._run
         for step in steps:
             run.listener(events.TableStarted(step.table, None if isinstance(step, RecordOnly) else step.rows.value))
-        attempts = [self._attempts[step.key] for step in steps]
         try:
+            attempts = [self._attempt(step, None) for step in steps]
             results = commit_together(attempts, run, self._retries, parallel)
             for result, attempt in zip(results, attempts, strict=True):
                 self._record(result.commit, attempt)
@@ -136,15 +167,29 @@ class Protocol:
         return ended
 
     def _attempt(self, step: Runnable, finished: Step | None) -> Attempt:
-        if finished is None or not isinstance(step, Load):
+        if isinstance(step, Load) and (failed := self._not_voided.get(step.key)) is not None:
+            step = self._void_again(step, failed)
+        elif finished is None or not isinstance(step, Load):
             return self._attempts[step.key]
-        step = continued(step, finished, self._writer.document)
-        attempt = new_attempt(step, self._writer.document, self._run)
+        else:
+            step = continued(step, finished, self._writer.document)
+        attempt = new_attempt(step, self._writer.document, self._run, self._at)
         crashpoints.reached("before_intent", step.id)
         self._writer.begin({step.id: attempt.intent})
         crashpoints.reached("after_intent", step.id)
         self._attempts[step.key] = attempt
+        self._not_voided.pop(step.key, None)
         return attempt
+
+    def _void_again(self, step: Load, failed: FlowctlError) -> Load:
+        """``failed`` was the first try, before any table began."""
+        try:
+            return retry_after(failed, lambda: self._give_up(step), step, self._run, self._retries)
+        except FlowctlError as error:
+            option = f"--full-refresh {step.id}"
+            if step.refresh and not isinstance(error, AbortRun) and option not in error.hint:
+                add_hint(error, f"run again with {option}, which has not begun")
+            raise
 
     def _record(self, done: Commit, attempt: Attempt) -> None:
         step = attempt.step

@@ -90,6 +90,25 @@ def retry_step(once: Callable[[], Result], step: Runnable, run: RunContext, retr
     return retrying(once, names, retries.breaker, retries.policy, announce, pause, blamed)
 
 
+def retry_after(
+    failed: FlowctlError, once: Callable[[], Result], step: Runnable, run: RunContext, retries: Retries
+) -> Result:
+    """As :func:`retry_step`, where ``once`` has been called already and has ``failed``."""
+    tried = [failed]
+
+    def again() -> Result:
+        if tried:
+            raise tried.pop()
+        return once()
+
+    return retry_step(again, step, run, retries)
+
+
+def explain(cause: Exception, step: Runnable, run: RunContext) -> FlowctlError:
+    """As :func:`describe`, but the end of Spark if that is why."""
+    return run.engine_lost(whole_text(cause)) or describe(cause, step, run)
+
+
 def describe(cause: Exception, step: Runnable, run: RunContext) -> FlowctlError:
     """``cause`` as flowctl's own error, with the table's line in the spec."""
     return translate(cause, step.table.mark, _store(step, run))
@@ -99,7 +118,11 @@ def add_repetition(error: FlowctlError, attempt: Attempt | None, spec_path: str)
     """Adds to the hint how many runs have failed to commit the sequence number."""
     tried = describe_repetition(attempt.intent, spec_path, attempt.step.id) if attempt else ""
     if tried and not isinstance(error, AbortRun):
-        _add_hint(error, tried)
+        add_hint(error, tried)
+
+
+def add_hint(error: FlowctlError, hint: str) -> None:
+    error.hint = f"{error.hint}; {hint}" if error.hint else hint[:1].upper() + hint[1:]
 
 
 def _connections(step: Runnable, run: RunContext) -> tuple[Connection, ...]:
@@ -131,9 +154,5 @@ def _ask_target(attempt: Attempt, run: RunContext) -> tuple[AttemptResult | None
 def _with_outlook(error: FlowctlError, known: str) -> FlowctlError:
     """Appends what is ``known`` of the table's commit to the hint of an error that fails the table."""
     if type(error) in (TableError, AccessDenied, Interrupted) and known not in error.hint:
-        _add_hint(error, known)
+        add_hint(error, known)
     return error
-
-
-def _add_hint(error: FlowctlError, hint: str) -> None:
-    error.hint = f"{error.hint}; {hint}" if error.hint else hint[:1].upper() + hint[1:]

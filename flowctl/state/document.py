@@ -282,8 +282,9 @@ def with_definition_accepted(
     one, the source need not contain the rows already written at the position."""
     before = document.table(table_id)
     position = before.position
-    if isinstance(position, CursorPosition) and position.ties is not None:
-        position = replace(position, ties=replace(position.ties, may_be_gone=True))
+    if isinstance(position, CursorPosition):
+        ties = replace(position.ties, may_be_gone=True) if position.ties is not None else None
+        position = replace(position, ties=ties, rows=None)
     given_up = before.intent is not None
     changed = replace(before, position=position, definition={}, accepted=accepted, given_up=given_up)
     return _with_tables(document, {table_id: changed})

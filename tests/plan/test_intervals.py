@@ -115,6 +115,7 @@ def test_hashes_without_columns_are_over_those_recorded_with_them_while_these_ar
         {"tie_hashes": ["aa", "bb"]},
         {"ties": {"columns": [["id", "int64"], ["note", "string", "text"]], "rows": {"aa": 1, "bb": None}}},
         {"ties": {"columns": [], "rows": {}}, "ties_may_be_gone": True},
+        {"rows": 12000},
         {},
     ],
 )

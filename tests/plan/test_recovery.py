@@ -98,6 +98,16 @@ def test_late_rows_are_looked_for_again_only_where_the_begun_number_has_not_just
     assert len(steps(spec, observed(high(NEW), **landed(NEW)), begun(spec, NEW))) == 2
 
 
+def test_a_begun_interval_is_complete_once_a_delay_that_was_set_since_admits_its_end() -> None:
+    spec = table(mode="append", cursor=Cursor("updated_at", delay=7200.0))
+    old = CursorPosition(at("2026-11-19T00:30:00Z"))
+    for newest, is_complete in ((NEW, True), (BEGUN_TO, True), (old, False)):
+        seen = observed(high(newest, rows_at_position=1), **unchanged_target())
+        assert steps(spec, seen, begun(spec))[0].interval.is_complete == is_complete
+    without = steps(APPENDED, observed(high(NEW, rows_at_position=1), **unchanged_target()), begun(APPENDED))
+    assert not any(one.interval.is_complete for one in without)
+
+
 def test_keys_are_compared_once() -> None:
     spec = table(deletes=DetectMissingKeys(action="hard"))
     first, second = steps(spec, observed(high(NEW), **unchanged_target()), begun(spec))

@@ -16,14 +16,14 @@ import psycopg
 import pytest
 
 from flowctl.connectors.buffered import frame_of
-from flowctl.connectors.source import HighWatermark
+from flowctl.connectors.source import HighWatermark, WatermarkRequest
 from flowctl.diagnostics import Mark
 from flowctl.engine.batch import InMemory, OnEngine
-from flowctl.errors import StoppedByPolicy
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.position import CursorPosition, Ties, from_json, to_json
 from flowctl.model.table_info import RowEstimate, TableInfo
 from flowctl.model.value import TypedValue
-from flowctl.plan.finding import Finding, Stop, Work
+from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.plan.intervals import find
 from flowctl.plan.projection import read_columns
 from flowctl.run.appending import read_interval
@@ -237,6 +237,60 @@ def test_postgres_rows_at_the_position_are_told_apart_as_well(
     assert sorted(row["at"].second for row in rows) == [3, 4] and "host" not in rows[0]
     log.do(f"ALTER TABLE log DROP COLUMN level; INSERT INTO log SELECT {day} 5")
     assert '"level" is gone' in log.refused().reason
+
+
+@dataclass
+class TimedLog(Log):
+    """What the source itself says of its cursor, a time, is planned with."""
+
+    def plan(self, info: TableInfo) -> Finding:
+        at = self.position.at if self.position is not None else None
+        cursor = self.spec.cursor
+        assert cursor is not None
+        request = WatermarkRequest(
+            RELATION, info, info.columns[0], lower=at, position=at, delay=cursor.delay, appends=True, estimate="none"
+        )
+        with self.source() as (source, _):
+            watermark = source.high_watermarks({"log": request})["log"]
+        return find(self.spec, info, watermark, self.position, "cursor", "flow.yaml")
+
+
+def test_more_rows_at_one_value_than_can_be_told_apart_are_written_once_with_a_delay(
+    spark: SparkSession, buffer: Buffer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flowctl.run.appending.MOST", 3)
+    log = in_sqlite(spark, buffer, tmp_path / "log.db")
+    log = TimedLog(spark, buffer, log.connector, log.execute)
+    log.do("CREATE TABLE log (at TIMESTAMP, line TEXT); INSERT INTO log VALUES ('2026-01-01 00:00:00.5', 'a')")
+    for line in "bcd":
+        log.do(f"INSERT INTO log VALUES ('2026-01-01 00:00:00.5', '{line}')")
+    with pytest.raises(TableError, match='more than 10,000 rows share the newest "at" 2026-01-01T') as failed:
+        log.run()
+    assert failed.value.hint.startswith("Set cursor.delay to longer than any transaction")
+    log.spec = replace(SPEC, cursor=Cursor("at", delay=60.0))
+    assert lines(log.run()) == ["a", "b", "c", "d"]
+    assert log.position is not None and (log.position.ties, log.position.rows) == (None, 4)
+    with log.source() as (_, info):
+        assert log.plan(info) == Idle("no new rows", log.position)
+    log.do("INSERT INTO log VALUES ('2026-01-02 00:00:00.5', 'e')")
+    assert lines(log.run()) == ["e"]
+    assert log.position.ties is not None and log.position.rows is None
+
+
+def test_rows_that_come_nevertheless_where_too_many_are_stop_the_table(
+    spark: SparkSession, buffer: Buffer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flowctl.run.appending.MOST", 1)
+    log = in_sqlite(spark, buffer, tmp_path / "log.db")
+    log = TimedLog(spark, buffer, log.connector, log.execute, spec=replace(SPEC, cursor=Cursor("at", delay=172800.0)))
+    log.do("CREATE TABLE log (at DATE, line TEXT); INSERT INTO log VALUES ('2026-01-01', 'a'), ('2026-01-01', 'b')")
+    assert lines(log.run()) == ["a", "b"]
+    log.do("INSERT INTO log VALUES ('2026-01-01', 'late'), ('2026-01-02', 'c')")
+    made = log.refused()
+    assert made.reason.startswith('1 row came at "at" 2026-01-01 after it was read')
+    assert "`flowctl state set flow.yaml log --position 2026-01-01`" in made.hint
+    log.position = replace(log.position, rows=None)  # what that leaves
+    assert lines(log.run()) == ["c"]
 
 
 #: What happens to the source between two runs, with the columns that a row has from then on.

@@ -4,22 +4,25 @@ itself withdraws because nothing was written under it, unless a full refresh is 
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from flowctl.errors import EngineFailed, FlowctlError, StalePlan, StoppedByPolicy, TableError, TransientError
+from flowctl.errors import EngineFailed, FlowctlError, LeaseLost, StalePlan, StoppedByPolicy, TableError, TransientError
 from flowctl.model.commit import Commit
 from flowctl.model.interval import Interval
 from flowctl.model.mode import Mode
 from flowctl.model.projection import Columns
-from flowctl.model.step import Load, SeenTarget
+from flowctl.model.step import Load, Runnable, SeenTarget
 from flowctl.run import protocol
 from flowctl.run.attempt import Attempt, AttemptResult, TableResult
+from flowctl.run.retry import RetryPolicy
+from flowctl.run.tries import Retries
 from flowctl.spec.spec import TableSpec
+from flowctl.state import document as documents
 from flowctl.state.document import StateDocument
 from tests.plan.worlds import LINEAGE, committed, flow, high, intent, observed, recorded, step, table, target
 
@@ -81,6 +84,133 @@ def test_what_landed_after_the_plan_is_not_read_again(
     else:
         giving_up(planned, writer, run)
         assert writer.recorded == [found]
+
+
+class DocumentWriter(Writer):
+    """Changes its document."""
+
+    def begin(self, intents: Any) -> None:
+        self.document = documents.with_intents(self.document, intents)
+
+    def committed(self, commit: Commit, recorded: Any) -> Future[None]:
+        self.document = documents.with_commit(self.document, commit, recorded)
+        return super().committed(commit, recorded)
+
+
+@dataclass
+class TwoTables:
+    """A run of the tables a and b, both of which first give up a sequence number. The void of a fails with each of
+    ``errors`` in turn."""
+
+    errors: list[Exception]
+    runner: protocol.Protocol = field(init=False)
+    writer: DocumentWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.specs = {id: replace(table(), id=id) for id in ("a", "b")}
+        states = {id: recorded(it, None, intent=intent(it, WORK), highest=4) for id, it in self.specs.items()}
+        self.writer = DocumentWriter(StateDocument(LINEAGE, 1, "w", states))
+        shop = flow(*self.specs.values())
+        spec = SimpleNamespace(connections=shop.connections, state=shop.state, argument="flow.yaml")
+        run: Any = SimpleNamespace(
+            run_id="r",
+            fence=1,
+            tables=self.specs,
+            spec=spec,
+            stopping=Event(),
+            listener=lambda _: None,
+            check_lease=lambda _: None,
+            engine_lost=lambda _: None,
+        )
+        quickly = Retries(RetryPolicy(tries=3, first_wait=0.0, longest_wait=0.0))
+        self.runner = protocol.Protocol(run, cast(Any, self.writer), quickly)
+
+    def void(self, run: Any, step: Load, pending: Any) -> Commit:
+        if step.id == "a" and self.errors:
+            raise self.errors.pop(0)
+        return committed(4, "i4", table=step.id, void=True)
+
+    def steps(self, **keys: Any) -> tuple[Load, Load]:
+        a, b = (load(spec, **keys) for spec in self.specs.values())
+        return a, b
+
+
+def commit_of(attempt: Attempt) -> AttemptResult:
+    return AttemptResult(committed(5, attempt.intent.id, table=attempt.step.id))
+
+
+@pytest.mark.parametrize("is_refresh", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize(
+    ("errors", "is_tried_again"),
+    [
+        ((TransientError,), True),
+        ((TransientError, TransientError, TransientError), False),
+        ((TableError,), False),
+    ],
+)
+def test_a_void_that_fails_fails_its_table_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+    errors: tuple[type[FlowctlError], ...],
+    is_tried_again: bool,
+    together: bool,
+    is_refresh: bool,
+) -> None:
+    """Tables that one target commits together fail together; then each is tried alone."""
+    run = TwoTables([error("no") for error in errors])
+    monkeypatch.setattr("flowctl.run.table.void", run.void)
+    monkeypatch.setattr(protocol, "commit", lambda attempt, *_: commit_of(attempt))
+    monkeypatch.setattr(protocol, "commit_together", lambda attempts, *_: list(map(commit_of, attempts)))
+    steps = run.steps(refresh=is_refresh)
+    run.runner.begin_steps(steps)
+    assert [run.runner.has_begun(step) for step in steps] == [False, True]
+    if together:
+        assert [one.ok for one in run.runner.carry_out_together(steps, 1)] == [is_tried_again] * 2
+        run.errors = [error("no") for error in errors[1:]]
+    if not together or not is_tried_again:
+        ended = [run.runner.carry_out(step) for step in steps]
+        assert [one.ok for one in ended] == [is_tried_again, True]
+        error = ended[0].error
+        assert (error is None) == is_tried_again
+        assert error is None or error.hint.count("un again with --full-refresh a") == is_refresh
+    seqs = {id: (run.writer.document.table(id).seq, run.writer.document.table(id).intent) for id in ("a", "b")}
+    assert seqs["b"] == (5, None)
+    if is_tried_again:
+        assert seqs["a"] == (5, None)
+    else:
+        pending = seqs["a"][1]
+        assert pending is not None and pending.seq == 4, "it stays to be given up"
+
+
+def test_a_table_whose_void_succeeds_later_keeps_its_intent_if_it_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = TwoTables([TransientError("t.db is locked")])
+    monkeypatch.setattr("flowctl.run.table.void", run.void)
+    used: list[str] = []
+
+    def fail(attempts: list[Attempt], *_: Any) -> None:
+        used.append(attempts[0].intent.id)
+        raise TableError("b cannot be written")
+
+    def succeed(attempt: Attempt, *_: Any) -> AttemptResult:
+        used.append(attempt.intent.id)
+        return commit_of(attempt)
+
+    monkeypatch.setattr(protocol, "commit_together", fail)
+    monkeypatch.setattr(protocol, "commit", succeed)
+    steps: tuple[Runnable, ...] = run.steps()
+    run.runner.begin_steps(steps)
+    assert not any(one.ok for one in run.runner.carry_out_together(steps, 1))
+    assert run.runner.carry_out(steps[0]).ok
+    assert used[0] == used[1]
+
+
+def test_a_lease_lost_before_a_void_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = TwoTables([LeaseLost("another run has taken over")])
+    monkeypatch.setattr("flowctl.run.table.void", run.void)
+    with pytest.raises(LeaseLost):
+        run.runner.begin_steps(run.steps())
 
 
 @pytest.mark.parametrize(
