@@ -127,7 +127,7 @@ def _unknown_row(table: TableSpec, source: TableInfo) -> Stop | None:
     if missing := [name for name in source_key(table) if name not in known]:
         return Stop(
             f"{source.object} does not send {', '.join(missing)} of a row that is updated or deleted",
-            f"Use its primary key, or: ALTER TABLE {source.object} REPLICA IDENTITY FULL",
+            f"Use its primary key, or: {_identify_fully(source)}",
             "key",
         )
     return None
@@ -135,7 +135,8 @@ def _unknown_row(table: TableSpec, source: TableInfo) -> Stop | None:
 
 def _unsent(table: TableSpec, source: TableInfo) -> Stop | None:
     """An expression over a value that an update does not send, because it is long and unchanged, has no result."""
-    if source.extra.get("replica_identity") == "f" or table.mode == "append":
+    is_whole = source.extra.get("replica_identity") == "f" and not source.extra.get("identify_fully")
+    if is_whole or table.mode == "append":
         return None
     expressions = " ".join(table.columns.add.values()).lower()
     for column in source.columns:
@@ -143,10 +144,15 @@ def _unsent(table: TableSpec, source: TableInfo) -> Stop | None:
         if is_long and column.name.lower() in expressions:
             return Stop(
                 f'columns.add uses "{column.name}", whose value an update does not send if it is long and unchanged',
-                f"ALTER TABLE {source.object} REPLICA IDENTITY FULL, or compute it in a table by SQL over this one",
+                f"{_identify_fully(source)}, or compute it in a table by SQL over this one",
                 "columns.add",
             )
     return None
+
+
+def _identify_fully(source: TableInfo) -> str:
+    """Partitions have replica identities of their own."""
+    return str(source.extra.get("identify_fully") or f"ALTER TABLE {source.object} REPLICA IDENTITY FULL")
 
 
 def stop_if_appended_again(case: Case) -> Stop | None:
