@@ -30,6 +30,7 @@ def first_stream_stop(case: Case) -> Stop | None:
         _no_key(table)
         or _changed_key(table)
         or _nested_key(table, source)
+        or _deferrable_key(table, source)
         or _unknown_row(table, source)
         or _unsent(table, source)
     )
@@ -117,6 +118,21 @@ def _nested_key(table: TableSpec, source: TableInfo) -> Stop | None:
             how = "Name another `key`, with mode append copy every change, or read the table without the stream"
             return Stop(what, how, "key")
     return None
+
+
+def _deferrable_key(table: TableSpec, source: TableInfo) -> Stop | None:
+    """Within a statement or a transaction, two rows may have the same such key: then a change may be of either."""
+    key = {*source_key(table)}
+    has_immediate = any({*one} <= key for one in source.extra.get("immediate_keys", ()))
+    has_deferrable = any({*one} <= key for one in source.extra.get("deferrable_keys", ()))
+    if table.mode == "append" or has_immediate or not has_deferrable:
+        return None
+    return Stop(
+        f"the key ({', '.join(table.key)}) of {source.object} is deferrable: one statement can hand its values from"
+        " row to row, and its changes do not tell which row is which",
+        "Add the key again without DEFERRABLE, name another `key`, or with mode append copy every change",
+        "key",
+    )
 
 
 def _unknown_row(table: TableSpec, source: TableInfo) -> Stop | None:
