@@ -80,6 +80,7 @@ def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: S
         for object, one in facts.items()
         for found in (
             *_table_problems(object, one, published, server.user),
+            *_problem_above(object, one, facts, published),
             *problems_below(object, one, stream),
         )
     ]
@@ -305,3 +306,17 @@ def _table_problems(
     if facts.kind == "p" and published is not None and not published.via_root:
         what = f"the publication sends the partitions of {object} instead of the table"
         yield StreamProblem(what, "ALTER PUBLICATION … SET (publish_via_partition_root = true)", object)
+
+
+def _problem_above(
+    object: ObjectName, facts: Facts, others: Mapping[ObjectName, Facts], published: _Published | None
+) -> Iterator[StreamProblem]:
+    """The changes of a partition are sent as those of the table that it is part of, if that is published, too."""
+    if published is not None and not published.via_root:
+        return
+    sent = {(one.schema, one.name) for one in others.values()} | {*(published.tables if published else ())}
+    if root := next((one for one in facts.above if one in sent), None):
+        name = ".".join(root)
+        what = f"{object} is a partition of {name}, under whose name the publication sends its changes"
+        how = f"Exclude {object}: {name} has its rows; or read it from another stream, with a publication of its own"
+        yield StreamProblem(what, how, object)

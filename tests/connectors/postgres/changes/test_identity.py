@@ -12,7 +12,7 @@ from flowctl.connectors.stream import StreamInfo
 from flowctl.model.table_info import Column, ObjectName
 from tests.connectors.postgres.changes.streaming import Captured
 
-TABLE = ObjectName(("public", "t"))
+TABLE, PARTITION = ObjectName(("public", "t")), ObjectName(("public", "t1"))
 PARTITIONED = "CREATE TABLE t (id int{key}, email text NOT NULL, v text) PARTITION BY LIST (id)"
 PARTITIONS = [f"CREATE TABLE t{number} PARTITION OF t FOR VALUES IN ({number})" for number in range(1, 5)]
 FULL, TABLE_THERE = "ALTER TABLE {} REPLICA IDENTITY FULL", '"public"."t"'
@@ -109,3 +109,19 @@ def test_a_long_value_that_a_partition_has_not_sent(postgres_database: str, tmp_
     assert changes.old is not None and changes.old["id"].to_pylist() == [10]
     assert changes.rows["id"].to_pylist() == [11]
     assert changes.unsent["v"].tolist() == [True]
+
+
+def test_a_partition_beside_its_table(postgres_database: str, tmp_path: Path) -> None:
+    """Also if only the publication still has the table, and not if it sends partitions under their own names."""
+    run(postgres_database, PARTITIONED.format(key=" PRIMARY KEY"), *PARTITIONS[:1])
+    what = "public.t1 is a partition of public.t, under whose name the publication sends its changes"
+    both = look(postgres_database, tmp_path, TABLE, PARTITION)
+    assert [(one.what, one.object) for one in both.problems] == [(what, PARTITION)]
+    assert both.problems[0].repair.startswith(
+        "Exclude public.t1: public.t has its rows; or read it from another stream"
+    )
+    assert look(postgres_database, tmp_path, PARTITION).problems == ()
+    run(postgres_database, *both.source_changes)
+    assert [one.what for one in look(postgres_database, tmp_path, PARTITION).problems] == [what]
+    run(postgres_database, "ALTER PUBLICATION flowctl_shop_cdc SET (publish_via_partition_root = false)")
+    assert look(postgres_database, tmp_path, PARTITION).problems == ()
