@@ -30,6 +30,7 @@ def first_stream_stop(case: Case) -> Stop | None:
         _no_key(table)
         or _changed_key(table)
         or _nested_key(table, source)
+        or _deferrable_key(table, source)
         or _unknown_row(table, source)
         or _unsent(table, source)
     )
@@ -119,6 +120,21 @@ def _nested_key(table: TableSpec, source: TableInfo) -> Stop | None:
     return None
 
 
+def _deferrable_key(table: TableSpec, source: TableInfo) -> Stop | None:
+    """Within a statement or a transaction, two rows may have the same such key: then a change may be of either."""
+    key = {*source_key(table)}
+    has_immediate = any({*one} <= key for one in source.extra.get("immediate_keys", ()))
+    has_deferrable = any({*one} <= key for one in source.extra.get("deferrable_keys", ()))
+    if table.mode == "append" or has_immediate or not has_deferrable:
+        return None
+    return Stop(
+        f"the key ({', '.join(table.key)}) of {source.object} is deferrable: one statement can hand its values from"
+        " row to row, and its changes do not tell which row is which",
+        "Add the key again without DEFERRABLE, name another `key`, or with mode append copy every change",
+        "key",
+    )
+
+
 def _unknown_row(table: TableSpec, source: TableInfo) -> Stop | None:
     """An update or deletion names the old row by its replica identity only."""
     if table.mode == "append":
@@ -127,7 +143,7 @@ def _unknown_row(table: TableSpec, source: TableInfo) -> Stop | None:
     if missing := [name for name in source_key(table) if name not in known]:
         return Stop(
             f"{source.object} does not send {', '.join(missing)} of a row that is updated or deleted",
-            f"Use its primary key, or: ALTER TABLE {source.object} REPLICA IDENTITY FULL",
+            f"Use its primary key, or: {_identify_fully(source)}",
             "key",
         )
     return None
@@ -135,7 +151,8 @@ def _unknown_row(table: TableSpec, source: TableInfo) -> Stop | None:
 
 def _unsent(table: TableSpec, source: TableInfo) -> Stop | None:
     """An expression over a value that an update does not send, because it is long and unchanged, has no result."""
-    if source.extra.get("replica_identity") == "f" or table.mode == "append":
+    is_whole = source.extra.get("replica_identity") == "f" and not source.extra.get("identify_fully")
+    if is_whole or table.mode == "append":
         return None
     expressions = " ".join(table.columns.add.values()).lower()
     for column in source.columns:
@@ -143,10 +160,15 @@ def _unsent(table: TableSpec, source: TableInfo) -> Stop | None:
         if is_long and column.name.lower() in expressions:
             return Stop(
                 f'columns.add uses "{column.name}", whose value an update does not send if it is long and unchanged',
-                f"ALTER TABLE {source.object} REPLICA IDENTITY FULL, or compute it in a table by SQL over this one",
+                f"{_identify_fully(source)}, or compute it in a table by SQL over this one",
                 "columns.add",
             )
     return None
+
+
+def _identify_fully(source: TableInfo) -> str:
+    """Partitions have replica identities of their own."""
+    return str(source.extra.get("identify_fully") or f"ALTER TABLE {source.object} REPLICA IDENTITY FULL")
 
 
 def stop_if_appended_again(case: Case) -> Stop | None:

@@ -173,6 +173,28 @@ def test_a_table_that_was_never_read_holds_nobody() -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "mode", "is_stopped"),
+    [
+        ({"deferrable_keys": [["id"]]}, "merge", True),
+        ({"deferrable_keys": [["id"]]}, "scd2", True),
+        ({"deferrable_keys": [["id"]]}, "append", False),
+        ({"deferrable_keys": [["id"]], "immediate_keys": [["id"]]}, "merge", False),
+        ({"deferrable_keys": [["id", "n"], ["n"]], "immediate_keys": [["id"]]}, "merge", False),
+        ({"deferrable_keys": [["n"]]}, "merge", False),
+        ({"immediate_keys": [["id"]]}, "merge", False),
+    ],
+)
+def test_a_key_whose_values_one_statement_can_exchange(keys: dict[str, Any], mode: Any, is_stopped: bool) -> None:
+    table = stream_table("lines", mode=mode)
+    made = stream_plan(new_stream(), [(table, seen(table, info("lines", **keys)))])
+    (step,) = made.steps
+    assert isinstance(step, Stopped) == is_stopped
+    if isinstance(step, Stopped):
+        assert step.reason.startswith("the key (id) of public.lines is deferrable: one statement can hand its values")
+        assert step.hint.startswith("Add the key again without DEFERRABLE, name another `key`")
+
+
+@pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"oldest": None}, "the slot flowctl_shop_cdc is gone"),

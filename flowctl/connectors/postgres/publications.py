@@ -6,14 +6,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.postgres import catalog
+
 if TYPE_CHECKING:
     import psycopg
 
 _SCHEMAS_SINCE = 150000
+#: How many statements a message has at most.
+_STATEMENTS = 3
+#: The columns of ``pg_class c`` that the log has of a row before its change; null if the table has no replica identity.
+#: A deferrable key is none.
+REPLICA_IDENTITY = f"""
+    CASE c.relreplident
+        WHEN 'f' THEN (SELECT array_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
+                       WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+        WHEN 'n' THEN NULL
+        ELSE (SELECT {catalog.INDEX_KEY} FROM pg_index i
+              WHERE i.indrelid = c.oid AND i.indimmediate
+                AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END)
+    END
+"""
 
 
 def identify_by_all_columns(table: str) -> str:
     return f"ALTER TABLE {table} REPLICA IDENTITY FULL"
+
+
+def identify_all_by_all_columns(root: str, tables: Sequence[str]) -> str:
+    """The statements for ``tables``, which are ``root`` and its partitions; for many, the query that makes them."""
+    if len(tables) <= _STATEMENTS:
+        return "; ".join(identify_by_all_columns(table) for table in tables)
+    statement, tree = identify_by_all_columns("%s"), root.replace("'", "''")
+    return f"`SELECT format('{statement}', relid::regclass) FROM pg_partition_tree('{tree}') \\gexec` in psql"
 
 
 def publishing_schemas(connection: psycopg.Connection[Any], schemas: Sequence[str]) -> set[str]:

@@ -34,6 +34,7 @@ from flowctl.run.attempt import TableResult
 from flowctl.run.opening import open_target
 from flowctl.spec.spec import ReportedDeletes, TableSpec
 from flowctl.storage.landing import LandedBatch, LandedTable
+from flowctl.text import some
 
 if TYPE_CHECKING:
     from flowctl.run.streaming.stream_run import StreamRun
@@ -112,6 +113,9 @@ def _load(
             f"the primary key of {table.source} was dropped: until it was added again, several rows may have had it"
         )
         return stopped(case, Stop(reason, f"{case.state_command('resnapshot')} reads it again", "key"))
+    if unknown := _unknown_key(on, case, batches, position):
+        reason = f"rows of {table.source} changed while its replica identity was one without {some(unknown)}"
+        return stopped(case, Stop(reason, f"{case.state_command('resnapshot')} reads it again", "key"))
     is_truncated = on.stream.on_truncate != "ignore" and Op.TRUNCATE in of_table
     if is_truncated and on.stream.on_truncate == "fail":
         reason = f"{table.source} was truncated (on_truncate: fail)"
@@ -166,6 +170,27 @@ def _of_whole_table(
             taken = rows.filter(pc.greater_equal(rows["lsn"], first))
             found |= set(OF_TABLES) & {*pc.unique(taken["op"]).to_pylist()}
     return found
+
+
+def _unknown_key(on: StreamRun, case: Case, batches: Sequence[LandedBatch], position: LandedPosition) -> list[str]:
+    """The columns of the key that some updates or deletions, of those it takes, do not have of the row as it was."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    object, first = relation(case.table).object, order_of_moment(position.since)
+    assert object is not None
+    changing = pa.array([Op.UPDATE, Op.DELETE], pa.int8())
+    for batch in batches if case.table.mode != "append" else ():
+        landed = batch.table(object) if batch.batch > position.batch else None
+        for number, digest in landed.shapes.items() if landed is not None else ():
+            shape = on.log.shape(digest)
+            unknown = [
+                name for name in source_key(case.table) if shape.at(name) is not None and name not in shape.old_columns
+            ]
+            for rows in on.log.rows(batch, [int(number)]) if unknown else ():
+                if pc.any(pc.and_(pc.greater_equal(rows["lsn"], first), pc.is_in(rows["op"], changing))).as_py():
+                    return unknown
+    return []
 
 
 def _may_have_primary_key(case: Case) -> bool:

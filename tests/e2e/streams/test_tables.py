@@ -90,6 +90,26 @@ def test_a_key_that_includes_another_column(tmp_path: Path, postgres_database: s
 
 
 @pytest.mark.full
+def test_another_replica_identity_for_a_while(tmp_path: Path, postgres_database: str) -> None:
+    """Meanwhile the log does not tell which row had another key. Rows that were only inserted are as they are."""
+    execute(postgres_database, "CREATE TABLE one (id int PRIMARY KEY, value text NOT NULL UNIQUE)")
+    insert(postgres_database, 1, ["one"])
+    flow = write_flow(tmp_path, postgres_database, [], ONE.replace("merge", "merge, key: [id]"))
+    flow.apply()
+    other = "ALTER TABLE one REPLICA IDENTITY USING INDEX one_value_key"
+    back = "ALTER TABLE one REPLICA IDENTITY DEFAULT"
+    execute(postgres_database, other, "INSERT INTO one VALUES (2, 'two')", back, "UPDATE one SET id = 3 WHERE id = 2")
+    flow.apply()
+    must_have_all(postgres_database, tmp_path, ["one"])
+    execute(postgres_database, other, "UPDATE one SET id = 4 WHERE id = 3", back)
+    done = flow.run("apply", "flow.yaml", expect=6)
+    assert "rows of cdc:public.one changed while its replica identity was one without id" in done.words
+    flow.run("state", "resnapshot", "flow.yaml", "one", "--yes", expect=0)
+    flow.apply()
+    must_have_all(postgres_database, tmp_path, ["one"])
+
+
+@pytest.mark.full
 def test_a_stopped_table_holds_the_others(tmp_path: Path, postgres_database: str) -> None:
     flow = begun(tmp_path, postgres_database)
     insert(postgres_database, 2)

@@ -11,7 +11,7 @@ from flowctl.changes.decoded import Changes
 from flowctl.changes.segment import Op
 from flowctl.changes.shape import Shape
 from flowctl.connectors.arrow import arrow_type
-from flowctl.connectors.postgres.changes.tuples import OLD_ROW, UNSENT, Rows, read_rows, texts
+from flowctl.connectors.postgres.changes.tuples import UNSENT, Rows, read_rows, texts
 from flowctl.connectors.postgres.changes.typed import typed
 from flowctl.connectors.stream import Decoder
 from flowctl.errors import TableError
@@ -81,9 +81,10 @@ class PostgresDecoder(Decoder):
             return self._typed(now, column, place), is_unsent
         source = np.full(found.count, -1, np.int64)
         source[found.new.rows] = np.arange(len(found.new.rows))
-        # A deletion has only the old row; an old row is whole, or has at least the values of its identity.
-        is_whole = (found.old.markers == OLD_ROW) | (self.shape.columns[place].name in self.shape.old_columns)
-        from_old = is_whole & (is_unsent[found.old.rows] | (ops[found.old.rows] == Op.DELETE))
+        # A deletion has only the old row. A row is marked as whole by the identity of the table, also if that of its
+        # partition has logged less: what it does not have is null.
+        is_known = self.shape.columns[place].name in self.shape.old_columns
+        from_old = (ops[found.old.rows] == Op.DELETE) | (is_unsent[found.old.rows] & is_known)
         source[found.old.rows[from_old]] = len(now) + np.flatnonzero(from_old)
         is_unsent[found.old.rows[from_old]] = False
         both = pa.concat_arrays([now, texts(found.data, old)])

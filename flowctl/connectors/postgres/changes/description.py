@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.postgres import catalog
 from flowctl.connectors.postgres.changes.advice import advice, exhausted, limits
+from flowctl.connectors.postgres.changes.facts import Facts, facts_of, identity_problem, problems_below
 from flowctl.connectors.postgres.changes.names import Publication, publication_of, slot_of
-from flowctl.connectors.postgres.changes.partitions import Below, below
 from flowctl.connectors.postgres.columns import quoted
 from flowctl.connectors.postgres.policies import hidden_from_stream
-from flowctl.connectors.postgres.publications import identify_by_all_columns
+from flowctl.connectors.postgres.publications import identify_all_by_all_columns
 from flowctl.connectors.stream import StreamInfo, StreamProblem
 from flowctl.model.position import lsn_from_text
 from flowctl.model.table_info import ObjectName, TableInfo, same_identity
@@ -68,28 +68,12 @@ class _Published:
         return str(listed) if table in self.tables else ""
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What only replication needs to know of a table. ``identity`` are the columns known of a row before its change,
-    ``hides_rows`` whether policies may hide rows from this user, ``below`` the tables that hold rows of it."""
-
-    schema: str
-    name: str
-    kind: str
-    is_logged: bool
-    letter: str
-    identity: tuple[str, ...]
-    is_owned: bool
-    hides_rows: bool
-    below: tuple[Below, ...] = ()
-
-
 def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: Sequence[ObjectName]) -> StreamInfo:
     wanted, name = publication_of(stream), slot_of(stream)
     server, slot, found = _server(connection), _slot(connection, name), limits(connection)
     published = _published(connection, wanted.name, server.version)
     infos = catalog.describe(connection, objects)
-    facts = _facts(connection, {object: info for object, info in infos.items() if info is not None})
+    facts = facts_of(connection, {object: info for object, info in infos.items() if info is not None})
     streamed = {
         object: _as_streamed(info, facts[object], published) if info is not None else None
         for object, info in infos.items()
@@ -97,7 +81,11 @@ def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: S
     of_tables = [
         found
         for object, one in facts.items()
-        for found in (*_table_problems(object, one, published, server.user), *_problems_below(object, one, stream))
+        for found in (
+            *_table_problems(object, one, published, server.user),
+            *_problem_above(object, one, facts, published),
+            *problems_below(object, one, stream),
+        )
     ]
     unusable = {found.object for found in of_tables}
     usable = {object: one for object, one in facts.items() if object not in unusable}
@@ -210,42 +198,7 @@ def _published(connection: psycopg.Connection[Any], name: str, version: int) -> 
     )
 
 
-def _facts(connection: psycopg.Connection[Any], infos: Mapping[ObjectName, TableInfo]) -> dict[ObjectName, _Facts]:
-    oids = {int(info.identity.rpartition("/")[2]): object for object, info in infos.items()}
-    rows = connection.execute(_FACTS, [list(oids)]).fetchall()
-    others = below(connection, list(oids))
-    return {
-        oids[oid]: _Facts(
-            schema=schema,
-            name=name,
-            kind=kind,
-            is_logged=is_logged,
-            letter=letter,
-            identity=tuple(identity or ()),
-            is_owned=is_owned,
-            hides_rows=bool(infos[oids[oid]].extra["row_security"]),
-            below=tuple(others.get(oid, ())),
-        )
-        for oid, schema, name, kind, is_logged, letter, identity, is_owned in rows
-    }
-
-
-_FACTS = f"""
-    SELECT c.oid::bigint, s.nspname, c.relname, c.relkind::text, c.relpersistence = 'p', c.relreplident::text,
-        CASE c.relreplident
-            WHEN 'f' THEN (SELECT array_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
-                           WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
-            WHEN 'n' THEN NULL
-            ELSE (SELECT {catalog.INDEX_KEY} FROM pg_index i
-                  WHERE i.indrelid = c.oid
-                    AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END)
-        END,
-        pg_has_role(c.relowner, 'USAGE')
-    FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = ANY (%s::oid[])
-"""
-
-
-def _as_streamed(info: TableInfo, facts: _Facts, published: _Published | None) -> TableInfo:
+def _as_streamed(info: TableInfo, facts: Facts, published: _Published | None) -> TableInfo:
     """Without the columns that the stream does not deliver: those left out of the publication, and generated ones."""
     listed, where = (published.tables if published else {}).get((facts.schema, facts.name), (None, None))
     generated = {name for name, fill in info.extra.get("filled", {}).items() if fill == "computed"}
@@ -254,12 +207,16 @@ def _as_streamed(info: TableInfo, facts: _Facts, published: _Published | None) -
         for column in info.columns
         if column.name not in generated and (not listed or column.name in listed)
     )
+    partly = [one.name for one in facts.identified if not one.is_whole]
     prefilled = dict.fromkeys(info.extra["prefilled"], "default")  # also if the default was dropped since
     extra = {
         **info.extra,
         "filled": {**prefilled, **info.extra["filled"]},
         "replica_identity": facts.letter,
-        "identity_columns": list(facts.identity),
+        "identity_columns": list(facts.known),
+        "identify_fully": identify_all_by_all_columns(facts.table, partly) if partly else "",
+        "immediate_keys": [list(key) for key in facts.immediate_keys],
+        "deferrable_keys": [list(key) for key in facts.deferrable_keys],
         "row_filter": where,
         "undelivered": [column.name for column in info.columns if column.name in generated],
         "published": published.membership((facts.schema, facts.name)) if published else "",
@@ -270,7 +227,7 @@ def _as_streamed(info: TableInfo, facts: _Facts, published: _Published | None) -
 
 
 def _publication_changes(
-    wanted: Publication, published: _Published | None, facts: Mapping[ObjectName, _Facts], server: _Server
+    wanted: Publication, published: _Published | None, facts: Mapping[ObjectName, Facts], server: _Server
 ) -> tuple[list[str], list[StreamProblem]]:
     """The statements that a run would execute, or, if it must not, the problems that they would repair."""
     name = quoted(wanted.name)
@@ -304,12 +261,12 @@ def _publication_changes(
     return [add], [*problems, *_owned_by_others(absent, server, add)]
 
 
-def _unpublished(object: ObjectName, facts: _Facts, wanted: Publication) -> StreamProblem:
+def _unpublished(object: ObjectName, facts: Facts, wanted: Publication) -> StreamProblem:
     add = f"ALTER PUBLICATION {quoted(wanted.name)} ADD TABLE {quoted(facts.schema)}.{quoted(facts.name)}"
     return StreamProblem(f"{object} is not in the publication {wanted.name}", add, object)
 
 
-def _owned_by_others(absent: Mapping[ObjectName, _Facts], server: _Server, statement: str) -> list[StreamProblem]:
+def _owned_by_others(absent: Mapping[ObjectName, Facts], server: _Server, statement: str) -> list[StreamProblem]:
     """Only its owner may add a table to a publication."""
     return [
         StreamProblem(
@@ -343,7 +300,7 @@ def _slot_problems(slot: _Slot | None, name: str, stream: StreamSpec) -> Iterato
 
 
 def _table_problems(
-    object: ObjectName, facts: _Facts, published: _Published | None, user: str
+    object: ObjectName, facts: Facts, published: _Published | None, user: str
 ) -> Iterator[StreamProblem]:
     table = f"{quoted(facts.schema)}.{quoted(facts.name)}"
     if facts.kind not in ("r", "p"):
@@ -351,10 +308,8 @@ def _table_problems(
     elif not facts.is_logged:
         repair = f"ALTER TABLE {table} SET LOGGED"
         yield StreamProblem(f"{object} is unlogged: its changes are not in the log", repair, object)
-    elif not facts.identity:
-        # Publishing it would make the application's own updates and deletes fail.
-        what = f"{object} has no replica identity, so its updates and deletions name no row"
-        yield StreamProblem(what, f"Add a primary key, or: {identify_by_all_columns(table)}", object)
+    else:
+        yield from identity_problem(object, facts)
     if facts.hides_rows:
         yield StreamProblem(*hidden_from_stream(object, user), object)
     if facts.kind == "p" and published is not None and not published.via_root:
@@ -362,16 +317,15 @@ def _table_problems(
         yield StreamProblem(what, "ALTER PUBLICATION … SET (publish_via_partition_root = true)", object)
 
 
-def _problems_below(object: ObjectName, facts: _Facts, stream: StreamSpec) -> Iterator[StreamProblem]:
-    """A read of the table has the rows of these tables too, but the stream not their changes."""
-    apart = f"Exclude {object}, and read it with an entry of its own: `from: {stream.connection}:{object}`"
-    for one in facts.below:
-        if facts.kind == "r":
-            what = f"{object} has the rows of {one.name} by inheritance, but not their changes"
-            yield StreamProblem(what, apart, object)
-        elif one.is_foreign:
-            what = f"the partition {one.name} of {object} lies on another server, whose log has its changes"
-            yield StreamProblem(what, apart, object)
-        elif not one.is_logged:
-            what = f"the partition {one.name} of {object} is unlogged: its changes are not in the log"
-            yield StreamProblem(what, f"ALTER TABLE {one.name} SET LOGGED", object)
+def _problem_above(
+    object: ObjectName, facts: Facts, others: Mapping[ObjectName, Facts], published: _Published | None
+) -> Iterator[StreamProblem]:
+    """The changes of a partition are sent as those of the table that it is part of, if that is published, too."""
+    if published is not None and not published.via_root:
+        return
+    sent = {(one.schema, one.name) for one in others.values()} | {*(published.tables if published else ())}
+    if root := next((one for one in facts.above if one in sent), None):
+        name = ".".join(root)
+        what = f"{object} is a partition of {name}, under whose name the publication sends its changes"
+        how = f"Exclude {object}: {name} has its rows; or read it from another stream, with a publication of its own"
+        yield StreamProblem(what, how, object)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.postgres.publications import REPLICA_IDENTITY
+
 if TYPE_CHECKING:
     import psycopg
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 class Below:
     """A table that holds rows of another one. ``id`` is new when it, or a partition that it is part of, is attached
     again; ``file`` is new when its rows are written to another file: by TRUNCATE, and by whatever rewrites a table.
-    ``is_new_born``: it was a partition from the beginning, so all of its rows came as changes."""
+    ``is_new_born``: it was a partition from the beginning, so all of its rows came as changes. ``identity`` are the
+    columns of its replica identity, ``identifies_by_all`` whether that is FULL."""
 
     name: str
     id: str
@@ -27,6 +30,8 @@ class Below:
     is_new_born: bool
     is_foreign: bool
     is_logged: bool
+    identifies_by_all: bool
+    identity: Sequence[str]
 
     def described(self) -> dict[str, str | bool]:
         """As in :attr:`TableInfo.extra`: whether it may have had rows before it became a partition."""
@@ -46,7 +51,7 @@ def below(connection: psycopg.Connection[Any], oids: Sequence[int]) -> dict[int,
 #: CREATE TABLE … PARTITION OF writes a column's row in the catalog once, or twice if it has a default, by consecutive
 #: commands. ATTACH and DETACH write all of them again; if the table got rows before, there was a command in between.
 #: `inhdetachpending` exists since PostgreSQL 14.
-_BELOW = """
+_BELOW = f"""
     WITH RECURSIVE below(root, oid, id, is_new_born) AS (
         SELECT o, o, '', true FROM unnest(%s::oid[]) AS o
         UNION ALL
@@ -60,7 +65,7 @@ _BELOW = """
     )
     SELECT b.root::bigint, quote_ident(n.nspname) || '.' || quote_ident(c.relname), b.id || c.oid,
         coalesce(pg_relation_filenode(c.oid), 0)::bigint, coalesce(pg_relation_size(c.oid), 0) = 0, b.is_new_born,
-        c.relkind = 'f', c.relpersistence = 'p'
+        c.relkind = 'f', c.relpersistence = 'p', c.relreplident = 'f', coalesce({REPLICA_IDENTITY}, '{{}}')
     FROM below b JOIN pg_class c ON c.oid = b.oid JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE b.oid <> b.root AND c.relkind <> 'p'
     ORDER BY 1, 2

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flowctl.changes.shape import Shape
 from flowctl.connectors.postgres import catalog
 from flowctl.connectors.postgres.changes.messages import Relation
+from flowctl.connectors.postgres.changes.partitions import below
 from flowctl.model.table_info import ObjectName
 
 if TYPE_CHECKING:
@@ -17,15 +18,20 @@ if TYPE_CHECKING:
 
 def shape_of(connection: psycopg.Connection[Any], relation: Relation, object: ObjectName) -> Shape:
     """The message has each column's type and modifier as of the change, and the catalog what they mean now: a type that
-    was dropped since is read as text. Only the catalog knows the declared dimensions of an array, and the numbers of
-    columns."""
+    was dropped since is read as text. Only the catalog knows the declared dimensions of an array, the numbers of
+    columns, and by which replica identity a partition's rows are logged: the message has that of the whole table."""
     system = catalog.system_identity(connection)
     names = [column.name for column in relation.columns]
     types = [(column.type_oid, column.modifier) for column in relation.columns]
     now = connection.execute(_NOW, [relation.oid]).fetchall()
     described = catalog.columns_of_types(connection, names, types, dimensions=_dimensions(relation, now))
     numbers = numbers_of(names, {name: number for name, number, _, _ in now})
-    old = [column.name for column in relation.columns if column.is_identity or relation.identity == "f"]
+    parts = [one.identity for one in below(connection, [relation.oid]).get(relation.oid, ()) if one.identity]
+    old = [
+        column.name
+        for column in relation.columns
+        if (column.is_identity or relation.identity == "f") and all(column.name in names for names in parts)
+    ]
     return Shape(
         object=object,
         identity=f"{system}/{relation.oid}",
