@@ -30,7 +30,7 @@ def unusable_flag(case: Case) -> Stop | None:
     if column.type == types.BOOL or types.is_number(column.type):
         return Stop(what, "Write the values that mean deleted in deletes.values", "deletes.column")
     made = f"`{column.name} IS NOT NULL AS is_deleted`"
-    hint = f"Read a view or a query that makes a flag of it, such as {made}, and name the flag"
+    hint = f"Read a view or a query that makes a flag of it, such as {made}, and name the flag and its values"
     return Stop(what, hint, "deletes.column")
 
 
