@@ -208,11 +208,16 @@ class Source(ABC):
 
     def discover_views(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """The views matching a pattern, as :meth:`discover` finds tables."""
+        views, globs = self.views(), [self.fold(glob) for glob in pattern]
         return [
             view
-            for view in self.views()
-            if len(view.parts) == len(pattern) and all(map(fnmatchcase, view.parts, pattern))
+            for view in views
+            if len(view.parts) == len(globs) and all(map(fnmatchcase, map(self.fold, view.parts), globs))
         ]
+
+    def fold(self, name: str) -> str:
+        """The same for two names of a table that the source takes for one, as :meth:`discover` finds them."""
+        return name
 
     def describe_files(
         self, relation: Relation, read: Mapping[str, FileStamp]

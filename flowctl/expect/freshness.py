@@ -32,7 +32,7 @@ class Freshness(BatchExpectation):
                 "one of them is required then.",
             },
         },
-        "description": "How old the newest row may be.",
+        "description": "How old the newest of the rows that a run reads may be; a run without new rows checks nothing.",
     }
 
     within: float

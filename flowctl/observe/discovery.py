@@ -10,6 +10,7 @@ from flowctl.errors import FlowctlError
 from flowctl.model.table_info import ObjectName
 from flowctl.observe.asking import Connections, ask_for_each, in_parallel
 from flowctl.observe.streams import stream_source
+from flowctl.resolve.expand import is_excluded
 from flowctl.spec.names import is_pattern
 from flowctl.spec.spec import ObjectSource, Spec, StreamTable, TableSpec
 
@@ -31,16 +32,13 @@ def discover(spec: Spec, connections: Connections) -> Discovery:
             patterns.setdefault(table.source.connection, []).append(table)
 
     def discovered(name: str) -> dict[str, list[ObjectName] | FlowctlError]:
-        parts = {table.id: table.source.parts for table in patterns[name] if isinstance(table.source, ObjectSource)}
-        streams = {table.id: table.source.stream for table in patterns[name] if isinstance(table.source, StreamTable)}
-
-        with_views = {table.id for table in patterns[name] if table.include_views}
+        by_id = {table.id: table for table in patterns[name]}
 
         def ask(ids: Sequence[str]) -> dict[str, list[ObjectName]]:
             connector = connections.get(name)
-            return {id: _listed(spec, connector, parts[id], streams.get(id), views=id in with_views) for id in ids}
+            return {id: _chosen(spec, connector, by_id[id]) for id in ids}
 
-        return ask_for_each(ask, list(parts), connections.mark(name))
+        return ask_for_each(ask, list(by_id), connections.mark(name))
 
     answers = {id: found for listed in in_parallel(discovered, patterns).values() for id, found in listed.items()}
     return Discovery(
@@ -49,12 +47,19 @@ def discover(spec: Spec, connections: Connections) -> Discovery:
     )
 
 
-def _listed(
-    spec: Spec, connector: Connector, pattern: tuple[str, ...], stream: str | None, *, views: bool
-) -> list[ObjectName]:
-    if stream is not None:
-        return stream_source(spec, spec.streams[stream], connector).discover(pattern)
+def _chosen(spec: Spec, connector: Connector, table: TableSpec) -> list[ObjectName]:
+    """Without those that `exclude` names. Only here it is known how the source compares names."""
+    found = _listed(spec, connector, table)
+    source = connector.source
+    return [one for one in found if not is_excluded(one, table.exclude, source.fold)] if source else found
+
+
+def _listed(spec: Spec, connector: Connector, table: TableSpec) -> list[ObjectName]:
+    assert isinstance(table.source, ObjectSource)
+    pattern = table.source.parts
+    if isinstance(table.source, StreamTable):
+        return stream_source(spec, spec.streams[table.source.stream], connector).discover(pattern)
     if connector.source is None:
         return []
     found = connector.source.discover(pattern)
-    return sorted([*found, *connector.source.discover_views(pattern)]) if views else found
+    return sorted([*found, *connector.source.discover_views(pattern)]) if table.include_views else found

@@ -21,6 +21,7 @@ from flowctl.plan.case import Case
 from flowctl.plan.column_names import dropped_exclusions
 from flowctl.plan.commands import BLANK
 from flowctl.plan.cursors import new_rows
+from flowctl.plan.delete_flag import flag_notes
 from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.plan.projection import read_columns
 from flowctl.plan.refusals import refuse_columns
@@ -138,6 +139,7 @@ def working(
             *taking_over(case),
             *_maintenance(case),
             *dropped_exclusions(case),
+            *flag_notes(case),
         ),
         batch_rows=batch_rows,
     )

@@ -16,6 +16,7 @@ from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.plan.appending import appending_twice
 from flowctl.plan.case import Case
 from flowctl.plan.column_names import taken_over_column, unprotected_column, unread_column
+from flowctl.plan.delete_flag import unusable_flag
 from flowctl.plan.finding import Stop
 from flowctl.plan.projection import projection, taken_name
 from flowctl.plan.redefinition import is_moved, stop_if_redefined
@@ -375,6 +376,7 @@ REASONS: tuple[Reason, ...] = (
     _no_history,
     appending_twice,
     unread_column,
+    unusable_flag,
     unprotected_column,
     taken_over_column,
     _no_columns,

@@ -7,7 +7,7 @@ Placeholders are ``${table}``, ``${schema}``, ``${connection}`` and ``${id}``; `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -61,8 +61,10 @@ def _matches(pattern: TableSpec, objects: Sequence[ObjectName]) -> list[ObjectNa
     return [object for object in objects if not is_excluded(object, pattern.exclude)]
 
 
-def is_excluded(object: ObjectName, globs: Sequence[str]) -> bool:
-    return any(fnmatchcase(object.parts[-1], glob) or fnmatchcase(str(object), glob) for glob in globs)
+def is_excluded(object: ObjectName, globs: Sequence[str], fold: Callable[[str], str] = str) -> bool:
+    """``fold`` makes two names equal that the source takes for one."""
+    names = fold(object.parts[-1]), fold(str(object))
+    return any(fnmatchcase(name, fold(glob)) for glob in globs for name in names)
 
 
 def made_concrete(pattern: TableSpec, object: ObjectName) -> TableSpec:

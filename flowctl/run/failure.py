@@ -38,6 +38,11 @@ _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*([\w.
 _NOISE = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )+")
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 
+#: Spark's errors about data: those of this class, and one that belongs to it.
+_DATA = re.compile(r"SQLSTATE: 22\w{3}|\[INVALID_FORMAT\.MISMATCH_INPUT\] ")
+_CONDITION = re.compile(r"(?:^|: )\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ", re.MULTILINE)
+_CAST = re.compile(r'of the type "[^"]+" cannot be (?:cast|converted) to "[^"]+"')
+
 
 #: py4j's text before Java's own message.
 _CALL = re.compile(r"An error occurred while calling \S+?\.*")
@@ -69,6 +74,8 @@ def translate(error: BaseException, mark: Mark | None, store: str = "the store")
         return TableError(message, hint=hint, mark=mark)
     if refusal := access.refused_access(error):
         return _denied(refusal, text, store, mark)
+    if of_value := _of_value(text):
+        return TableError(of_value, hint=_EXPRESSION, mark=mark)
     line = headline(text)
     if missing := extras.missing_package(line if "Traceback" in text else text):
         where = "with the Python of Spark's executors" if "Traceback" in text else "here"
@@ -82,6 +89,23 @@ def translate(error: BaseException, mark: Mark | None, store: str = "the store")
     if _TRANSIENT.search(text):
         return TransientError(line, hint="Check the system and run again; it was tried several times", mark=mark)
     return TableError(line, hint="Run with --verbose for the trace", mark=mark)
+
+
+def _of_value(text: str) -> str:
+    """What Spark refuses a value of a row for, without the value; empty for any other error. Its own sentence has the
+    value in many ways, some without quotes."""
+    conditions = _CONDITION.findall(text) if _DATA.search(text) else []
+    if not conditions:
+        return ""
+    types = _CAST.search(text)
+    what = f"a value {types[0]}" if types else "an expression fails for a row"
+    return f"[{conditions[-1]}] {what}"
+
+
+_EXPRESSION = (
+    "Correct the source's value, or the spec's expression: Spark's functions try_… give null instead; run with "
+    "--verbose for Spark's own words, which may hold the value"
+)
 
 
 def _denied(refusal: str, text: str, store: str, mark: Mark | None) -> AccessDenied:

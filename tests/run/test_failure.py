@@ -171,3 +171,46 @@ def test_a_database_that_misses_a_grant_is_no_refused_store() -> None:
 def test_a_full_disk_fails_its_table_and_says_what_to_do(error: Exception) -> None:
     found = translate(error, MARK)
     assert type(found) is TableError and found.hint.startswith("Make room where the target")
+
+
+SPARK = """An error occurred while calling o61.save.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed. SQLSTATE: 58030
+\tat org.apache.spark.X
+Caused by: {cause} SQLSTATE: {state}
+== SQL (line 1, position 1) ==
+CAST(n AS INT)
+\tat org.apache.spark.Y
+"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "state", "told"),
+    [
+        (
+            "org.apache.spark.SparkNumberFormatException: [CAST_INVALID_INPUT] The value 'a\nsecret' of the type "
+            '"STRING" cannot be cast to "INT" because it is malformed.',
+            "22018",
+            '[CAST_INVALID_INPUT] a value of the type "STRING" cannot be cast to "INT"',
+        ),
+        (
+            "org.apache.spark.SparkIllegalArgumentException: [INVALID_URL] The url is invalid: secret.",
+            "22P02",
+            "[INVALID_URL] an expression fails for a row",
+        ),
+        (
+            "org.apache.spark.X: [MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed records: [null]. "
+            "SQLSTATE: 22023\nCaused by: com.fasterxml.JsonParseException: Unrecognized token 'secret'",
+            "22023",
+            "[MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] an expression fails for a row",
+        ),
+        (
+            'org.apache.spark.X: [INVALID_FORMAT.MISMATCH_INPUT] The input "STRING" secret does not match the format.',
+            "42601",
+            "[INVALID_FORMAT.MISMATCH_INPUT] an expression fails for a row",
+        ),
+    ],
+)
+def test_what_spark_refuses_a_value_for_is_told_without_it(cause: str, state: str, told: str) -> None:
+    error = translate(RuntimeError(SPARK.format(cause=cause, state=state)), MARK)
+    assert (type(error), error.message, error.mark) == (TableError, told, MARK)
+    assert "secret" not in error.describe() and "try_" in error.hint

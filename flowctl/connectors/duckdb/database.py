@@ -166,7 +166,7 @@ def _explained(path: Path, error: Exception) -> TableError | WriteConflict:
             hint="Close it there, or try again when that process has finished",
         )
     if isinstance(error, duckdb.TransactionException) and "onflict" in text:
-        return WriteConflict(f"DuckDB says: {first_line(error)}", hint="Try again: another transaction was faster")
+        return WriteConflict(f"DuckDB says: {_without_quoted(text)}", hint="Try again: another transaction was faster")
     if "not a valid DuckDB database file" in text or "sqlite_scanner" in text:
         return TableError(f"{path} is not a DuckDB file", hint=check)
     if "Trying to read a database file with version number" in text:
@@ -186,7 +186,9 @@ def _explained(path: Path, error: Exception) -> TableError | WriteConflict:
     if isinstance(error, (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)):
         return StatementRefused(f"DuckDB says: {first_line(error)}", hint=f"Look at {path}")
     if isinstance(error, duckdb.DataError):  # its text contains the value
-        return TableError(f"DuckDB says: {_without_values(first_line(error))}", hint=f"Look at {path}")
+        return TableError(f"DuckDB says: {_without_values(text)}", hint=f"Look at {path}")
+    if isinstance(error, (duckdb.IntegrityError, duckdb.InvalidInputException, duckdb.TransactionException)):
+        return TableError(f"DuckDB says: {_without_quoted(text)}", hint=f"Look at {path}")
     return TableError(f"DuckDB says: {first_line(error)}", hint=f"Look at {path}")
 
 
@@ -195,4 +197,12 @@ def first_line(error: Exception) -> str:
 
 
 def _without_values(text: str) -> str:
-    return re.sub(r"'[^']*'|\"[^\"]*\"|(?<![\w(])-?\d[\d.]*", "…", text)
+    return re.sub(r"(?<![\w(])-?\d[\d.]*", "…", _without_quoted(text))
+
+
+def _without_quoted(text: str) -> str:
+    """The message without what it quotes, which may have quotes and line breaks of its own, and without the line of the
+    statement that follows it."""
+    message, _, _ = text.partition("\n\nLINE ")
+    cut = re.sub(r"(?s)'.*'|\".*\"", "…", message)
+    return cut.partition("\n")[0].strip()

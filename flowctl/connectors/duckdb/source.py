@@ -69,6 +69,10 @@ class DuckdbSource(FileSource["duckdb.DuckDBPyConnection"]):
         with self.reading() as connection:
             return sorted(map(ObjectName, catalog.view_names(connection)))
 
+    def discover_views(self, pattern: tuple[str, ...]) -> list[ObjectName]:
+        found = super().discover_views((MAIN, *pattern)[-2:])
+        return [ObjectName(view.parts[-len(pattern) :]) for view in found]
+
     @contextmanager
     def capture(self, relation: Relation, info: TableInfo) -> Iterator[DuckdbCapture]:
         """Holds one read transaction. Until it ends, no other process can write the file."""

@@ -54,7 +54,7 @@ def _cast(values: pa.Array, field: Field) -> pa.Array:
     try:
         return values.cast(field.type)
     except pa.ArrowInvalid as error:  # of ORC's timestamps, which have nanoseconds
-        raise pa.ArrowInvalid(f"column {field.name}: {error}") from error
+        raise pa.ArrowInvalid(f"column {field.name} holds a value that is not exactly {field.type}") from error
 
 
 def _parquet(stream: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -33,7 +33,7 @@ REPAIR_VIEW = "Repair the view, or GRANT its definer what it selects from"
 DUPLICATE = 1062
 ROW_SIZE = (1118, 1117)
 #: Errors whose text holds a value, in quotes.
-_VALUE = re.compile(r"(?i)\b(value|entry):? '.*' (for|to)\b", re.DOTALL)
+_VALUE = re.compile(r"(?i)\b(value|entry):? '(?:.*'(?= for\b| to\b| when\b)|.*'$)", re.DOTALL)
 _PARTITION_VALUE = re.compile(r"(?<= for value ).*", re.DOTALL)
 
 
@@ -45,7 +45,7 @@ def code_of(error: BaseException) -> int:
 def explained(error: Exception, place: str, user: str) -> FlowctlError:
     code = code_of(error)
     text = str(error.args[1] if code and len(error.args) > 1 else error)
-    without_value = _VALUE.sub(r"\1 … \2", text)
+    without_value = _VALUE.sub(r"\1 …", text)
     message = f"MySQL {place}: {without_value}"
     if code == _NO_TLS:
         message = f"MySQL {place} does not offer TLS, which the connection requires"

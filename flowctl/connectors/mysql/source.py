@@ -54,13 +54,16 @@ class MysqlSource(LandedSource):
         """Tables only; views must be named explicitly. A pattern without a database is one of the connection's."""
         with self.client.connect() as connection:
             found, facts = catalog.discover(connection), connection.facts
-        schemas, names = (facts.database, *pattern)[-2:]
-        fold = str.lower if facts.ignores_case else str
+        schemas, names = map(self.fold, (facts.database, *pattern)[-2:])
         return sorted(
             ObjectName((schema, name)[-len(pattern) :])
             for schema, name in found
-            if fnmatchcase(fold(schema), fold(schemas)) and fnmatchcase(fold(name), fold(names))
+            if fnmatchcase(self.fold(schema), schemas) and fnmatchcase(self.fold(name), names)
         )
+
+    def fold(self, name: str) -> str:
+        """Known from the first connection on."""
+        return name.lower() if (facts := self.client.facts) and facts.ignores_case else name
 
     def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
         with self.client.connect() as connection:

@@ -249,8 +249,8 @@ _URL_HINT = "Write postgresql://user:${secret:env:NAME}@host:5432/database"
 
 @contextmanager
 def translated(client: Client) -> Iterator[None]:
-    """Raises psycopg's errors as flowctl's, by what the runner does with them. The server's message is kept, its DETAIL
-    (values) is not."""
+    """Raises psycopg's errors as flowctl's, by what the runner does with them. The server's message is kept without
+    values of rows, its DETAIL (values) is not."""
     import psycopg
 
     try:
@@ -260,8 +260,12 @@ def translated(client: Client) -> Iterator[None]:
 
 
 def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
-    place = f"{client.host}:{client.port}/{client.database}"
-    lines = (error.diag.message_primary or str(error)).strip().splitlines()
+    from flowctl.connectors.postgres.executors import without_values
+
+    place, told = f"{client.host}:{client.port}/{client.database}", error.diag.message_primary or str(error)
+    if not error.diag.statement_position:  # otherwise, what it quotes is in the statement
+        told = without_values(error.sqlstate or "", told)
+    lines = told.strip().splitlines()
     words = [line for line in lines if not line.startswith("\t")]  # libpq's own advice is indented
     message = f"PostgreSQL {place}: {words[-1] if words else type(error).__name__}"
     state = error.sqlstate or ""

@@ -301,9 +301,14 @@ def _message(error: psycopg.Error, guard: _Guard, done: str) -> str:
     state, message = error.sqlstate, error.diag.message_primary or str(error)
     if state is None:
         return f"SQLSTATE 08006: {message}"  # the connection was lost or never made
-    if state[:2] in ("22", "23", "38", "39", "P0", "XX") and not any(text in message for text in _OWN_TEXTS):
-        message = re.sub(r'".*"', "…", message, flags=re.DOTALL)  # which may be a value
-    return f"SQLSTATE {state}: ERROR: {message}"
+    return f"SQLSTATE {state}: ERROR: {without_values(state, message)}"
+
+
+def without_values(state: str, message: str) -> str:
+    """A server's message without what may be a value of a row. Other states quote names only."""
+    if state[:2] not in ("22", "38", "39", "P0", "XX") or any(text in message for text in _OWN_TEXTS):
+        return message
+    return re.sub(r'".*"', "…", message, flags=re.DOTALL)
 
 
 def _is_rewritten(uuids: Any) -> bool:

@@ -52,6 +52,10 @@ class FileSource(LandedSource, Generic[C]):
     def high_watermark(self, connection: C, request: WatermarkRequest) -> HighWatermark:
         """A failure that concerns the table alone is part of the result."""
 
+    def fold(self, name: str) -> str:
+        """SQLite and DuckDB ignore case."""
+        return name.lower()
+
     def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
         with self.reading() as connection:
             return {relation: self._describe(connection, relation) for relation in relations}

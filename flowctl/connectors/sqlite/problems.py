@@ -4,6 +4,7 @@ is looked for in the file system."""
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from flowctl.errors import FlowctlError, StatementRefused, TableError, WriteConf
 _WAL_MODE = b"\2\2"
 #: How a rollback journal begins that is not finished. Source: the same, section 3.
 _UNFINISHED = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+#: What Python says of a text that is not UTF-8. The text itself follows.
+_UNDECODED = re.compile(r"Could not decode to UTF-8 column '(.*?)' with text '", re.DOTALL)
 
 
 def explain(path: Path, error: sqlite3.Error) -> FlowctlError:
@@ -31,11 +34,26 @@ def explain(path: Path, error: sqlite3.Error) -> FlowctlError:
         return TableError(f"the disk of {path} is full", hint="Make room on it, and run again")
     if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) and (found := _of_permissions(path)):
         return found
+    if undecoded := undecoded_column(error):
+        return TableError(f"{path}: {not_utf8(undecoded)}", hint=NOT_UTF8)
     if " after drop column: " in str(error):
         return TableError(f"SQLite says: {error}", hint=DROP_WHAT_USES_IT)
     if name == "SQLITE_ERROR" or isinstance(error, sqlite3.ProgrammingError):  # which is Python's own, without a name
         return StatementRefused(f"SQLite says: {error}", hint=f"Look at {path}")
     return TableError(f"SQLite says: {error}", hint=f"Look at {path}")
+
+
+def undecoded_column(error: sqlite3.Error) -> str:
+    """The column of a result that holds a text which is not UTF-8; empty if that is not the error."""
+    found = _UNDECODED.match(str(error))
+    return found[1] if found else ""
+
+
+def not_utf8(column: str) -> str:
+    return f"column {column} holds text that is not UTF-8"
+
+
+NOT_UTF8 = "Fix the text, leave the column out, or read the table by a query in which hex() makes text of it"
 
 
 def uncommitted(path: Path) -> Path | None:

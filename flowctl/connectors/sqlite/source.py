@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -26,6 +26,7 @@ from flowctl.connectors.sql.values import Misfit, to_arrow
 from flowctl.connectors.sqlite import catalog
 from flowctl.connectors.sqlite.conditions import OWN_ZONE, SqliteComparisons, is_sortable, prepare
 from flowctl.connectors.sqlite.database import open_database, quoted, readers_of, translated
+from flowctl.connectors.sqlite.problems import NOT_UTF8, not_utf8, undecoded_column
 from flowctl.connectors.survey import Details
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -111,8 +112,14 @@ class SqliteCapture(RowsCapture):
 
     def rows(self, query: Condition) -> Iterator[list[tuple[Any, ...]]]:
         cursor = self.connection.execute(query.sql, query.parameters)
-        while rows := cursor.fetchmany(_BATCH_ROWS):
-            yield rows
+        try:
+            while rows := cursor.fetchmany(_BATCH_ROWS):
+                yield rows
+        except sqlite3.OperationalError as error:
+            if name := undecoded_column(error):
+                at = _first_undecoded(self.connection, self.relation, name) if self.info.column(name) else ""
+                raise TableError(not_utf8(name) + at, hint=NOT_UTF8) from None  # its own text holds the value
+            raise
 
     def to_arrow(self, values: Sequence[Any], column: Column) -> pa.Array:
         try:
@@ -157,13 +164,23 @@ def _misfit(connection: sqlite3.Connection, relation: Relation, column: Column) 
 
 
 def _first_misfit(connection: sqlite3.Connection, relation: Relation, column: Column) -> str:
+    return _first(connection, relation, quoted(column.name), lambda value: to_arrow([value], column.type))
+
+
+def _first_undecoded(connection: sqlite3.Connection, relation: Relation, name: str) -> str:
+    text = f"CASE typeof({quoted(name)}) WHEN 'text' THEN CAST({quoted(name)} AS BLOB) END"
+    return _first(connection, relation, text, lambda value: value and value.decode())
+
+
+def _first(connection: sqlite3.Connection, relation: Relation, expression: str, read: Callable[[Any], object]) -> str:
+    """Names the first row whose value ``read`` refuses."""
     found = catalog.find(connection, relation.object) if relation.object else None
     if found is None or not found.has_rowid:
         return ""
-    query = f"SELECT rowid, {quoted(column.name)} FROM {SqliteComparisons().from_clause(relation)} ORDER BY rowid"
+    query = f"SELECT rowid, {expression} FROM {SqliteComparisons().from_clause(relation)} ORDER BY rowid"
     for rowid, value in connection.execute(query):
         try:
-            to_arrow([value], column.type)
-        except Misfit:
+            read(value)
+        except ValueError:
             return f", first in rowid {rowid}"
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -59,3 +60,21 @@ def test_a_row_without_a_partition(place: Place, script: Script, by: str) -> Non
     ):
         session.execute("INSERT INTO t VALUES (4711)")
     assert "ALTER TABLE … ADD PARTITION" in met.value.hint and "4711" not in str(met.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("INSERT INTO t VALUES (1, 'secret')", "Incorrect integer value … for column"),
+        ("INSERT INTO t VALUES (1, 2); INSERT INTO t VALUES ('1', 5)", "Duplicate entry … for key 'PRIMARY'"),
+        ("INSERT INTO t SELECT 1, CAST('secret' AS SIGNED)", "Truncated incorrect INTEGER value …"),
+        ("INSERT INTO d VALUES ('it''s secret')", "Incorrect date value … for column"),
+    ],
+)
+def test_no_message_shows_a_value(place: Place, script: Script, statement: str, told: str) -> None:
+    script("CREATE OR REPLACE TABLE t (id INT PRIMARY KEY, n INT); CREATE OR REPLACE TABLE d (d DATE)")
+    script("INSERT INTO t VALUES (9, 9)")
+    with pytest.raises(TableError, match=re.escape(told)) as met, place.target.session() as session:
+        for one in statement.split("; "):
+            session.execute(one)
+    assert "secret" not in str(met.value)

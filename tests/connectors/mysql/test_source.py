@@ -15,6 +15,7 @@ from flowctl.connectors.mysql.client import client
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.errors import AccessDenied, FlowctlError, StoppedByPolicy, TableError, TransientError
 from flowctl.model.table_info import ObjectName
+from flowctl.resolve.expand import is_excluded
 from flowctl.spec.spec import ReadHints
 from tests.connectors.mysql.conftest import Script
 from tests.connectors.reading import Collected, captured_rows, describe, opened, table
@@ -120,6 +121,7 @@ def test_a_server_that_ignores_the_case_of_tables() -> None:
         source: Any = connector.source
         assert connector.target is not None
         assert source.discover(("ORD*",)) == [ObjectName(("orders",))]
+        assert is_excluded(ObjectName(("orders",)), ["ORD*"], source.fold)
         upper, lower = describe(source, table("ORDERS")), describe(source, table("orders"))
         assert (upper.identity, upper.columns) == (lower.identity, lower.columns)
         assert captured_rows(source, table("FLOWCTL", "oRDERS")) == [{"ID": 7}]

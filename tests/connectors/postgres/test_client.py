@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import psycopg
 import pytest
 
@@ -49,6 +51,28 @@ def test_a_snapshot_that_was_lost_is_transient(major: int) -> None:
         with pytest.raises(psycopg.Error) as error:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '00000005-00000002-1'")
         assert isinstance(from_driver(error.value, client({"url": URL})), TransientError)
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("SELECT s::int FROM t", "invalid input syntax for type integer: …"),
+        ("SELECT s::date FROM t", "invalid input syntax for type date: …"),
+        ("SELECT 1 FROM t WHERE n = 'opn'", 'invalid input syntax for type integer: "opn"'),
+        ("INSERT INTO t VALUES ('secret', 1)", 'duplicate key value violates unique constraint "t_pkey"'),
+        ("DO $$ BEGIN RAISE '%', format('no \"%s\"', 'secret'); END $$", "no …"),
+    ],
+)
+def test_values_of_rows_are_not_shown(postgres_database: str, statement: str, told: str) -> None:
+    """Literals of the statement are, and names."""
+    with (
+        pytest.raises(TableError, match=re.escape(told) + "$") as caught,
+        client({"url": postgres_database}).connect() as connection,
+    ):
+        connection.execute("CREATE TEMPORARY TABLE t (s text PRIMARY KEY, n int)")
+        connection.execute("INSERT INTO t VALUES ('secret', 1)")
+        connection.execute(statement.encode())
+    assert "secret" not in str(caught.value)
 
 
 def test_parameters_of_the_url_and_the_options() -> None:
