@@ -18,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.delta.types import refused_name
+from flowctl.connectors.lake import difference
 from flowctl.connectors.source import DELETED_COLUMN, PLACE_COLUMN, HighWatermark, ReadRequest, WatermarkRequest
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
@@ -279,6 +280,14 @@ def test_changed_and_deleted_rows(source: Any, path: str, options: Mapping[str, 
     assert set(upserts) >= {(1, "A"), (3, "C"), (6, "d")} and all("deleted" not in row for row in upserts)
     assert watermark(source, 0, net=False, key=()).changes.rows.value == len(upserts)  # type: ignore[union-attr]
     assert changes(source, 0, 4, columns=["note"]) != []  # the key is compared although it is not read
+
+
+def test_rows_with_more_text_than_can_be_compared(source: Any, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(path, (1, "a"), (2, "b"))
+    upsert(path, (1, "A" * 1000))
+    monkeypatch.setattr(difference, "_MOST_TEXT", 500)
+    with pytest.raises(TableError, match=r"orders have more than 2 GB of text in one column"):
+        changes(source, 0, 1)
 
 
 @pytest.mark.parametrize("options", WRITERS.values(), ids=WRITERS)
