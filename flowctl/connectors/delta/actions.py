@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from flowctl import __version__
-from flowctl.connectors.delta import features
+from flowctl.connectors.delta import decimal_bounds, features
 from flowctl.connectors.delta.statements import DELETION_VECTORS, statistics_without, table_properties
 from flowctl.connectors.delta.types import Action, columns_of, schema_json
 from flowctl.connectors.lake import conditions
@@ -151,4 +151,8 @@ def new_folder() -> str:
 def may_match(condition: Condition, file: Action) -> bool:
     """Whether a row of ``file`` may meet the condition, according to the file's statistics."""
     stats = json.loads(file.get("stats") or "{}", parse_float=Decimal)
-    return conditions.may_match(condition, stats.get("minValues", {}), stats.get("maxValues", {}))
+    lows, highs = stats.get("minValues", {}), stats.get("maxValues", {})
+    decimals = {name for part in condition for name, _, value in part if isinstance(value, Decimal)}
+    lows = {**lows, **{name: decimal_bounds.below(lows.get(name)) for name in decimals}}
+    highs = {**highs, **{name: decimal_bounds.above(highs.get(name)) for name in decimals}}
+    return conditions.may_match(condition, lows, highs)

@@ -84,6 +84,16 @@ def read_removed_files(location: TableLocation, version: int) -> Iterator[Action
     return (action["remove"] for action in _actions(location, version, "remove") if "remove" in action)
 
 
+def read_removed_files_since(location: TableLocation, version: int, moment: float) -> Iterator[Action]:
+    """The ``remove`` actions of the commits from ``moment``, in seconds since 1970, up to ``version``, as far back as
+    the log goes."""
+    for _, actions in read_back_from(location, version):
+        written = commit_info(actions).get("timestamp")
+        if written is not None and written / 1000 < moment:
+            return
+        yield from (action["remove"] for action in actions if "remove" in action)
+
+
 def checkpoint_before(location: TableLocation, version: int) -> int:
     """The version of the newest checkpoint up to ``version``; -1: none."""
     return _newest_checkpoint(_names(location), version)[0]

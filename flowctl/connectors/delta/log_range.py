@@ -20,7 +20,8 @@ _FEED = "delta.enableChangeDataFeed"
 class LogCommit:
     """One version's changes of rows; ``removed`` and ``added`` are ``add`` actions, ``feed`` are ``cdc`` actions. All
     are empty for a commit that only wrote rows into other files (``dataChange`` is false, as OPTIMIZE writes it):
-    ``moved_from`` and ``moved_to`` then are its files. ``has_feed``: the change data feed was on. ``metadata`` is its
+    ``moved_from`` and ``moved_to`` then are its files. A file that was live before and is added again, with other
+    statistics or row ids, is among none of them. ``has_feed``: the change data feed was on. ``metadata`` is its
     ``metaData`` action, if it has one."""
 
     version: int
@@ -52,8 +53,9 @@ def _commits(lower: OpenTable, upper: OpenTable) -> Iterator[LogCommit]:
             has_feed = (metadata.get("configuration") or {}).get(_FEED) == "true"
         removes = [action["remove"] for action in actions if "remove" in action]
         removed = tuple(live.pop(identity(file), file) for file in removes)
-        added = tuple(action["add"] for action in actions if "add" in action)
-        live.update({identity(file): file for file in added})
+        adds = [action["add"] for action in actions if "add" in action]
+        added = tuple(file for file in adds if identity(file) not in live)
+        live.update({identity(file): file for file in adds})
         operation = str(commit_info(actions).get("operation", ""))
         if any(file.get("dataChange", True) for file in (*removes, *added)):
             feed = tuple(action["cdc"] for action in actions if "cdc" in action)

@@ -30,10 +30,21 @@ def why_unlike(lower: OpenTable, commits: Sequence[LogCommit], upper: OpenTable,
     return ""
 
 
+def why_renamed(begun: OpenTable, newest: OpenTable, columns: Sequence[Column]) -> str:
+    """Why the version ``begun`` cannot be read by itself as ``columns`` of ``newest``; empty if it can."""
+    why = _unlike_columns(begun.metadata, newest.metadata, {column.name for column in columns})
+    return f"{why} in version {begun.version}" if why else ""
+
+
 def _unlike(before: Action, now: Action, names: set[str]) -> str:
     was, here = (stored_columns(one["schemaString"]) for one in (before, now))
     if _partitions(before, was) != _partitions(now, here):
         return "the table was partitioned in another way"
+    return _unlike_columns(before, now, names)
+
+
+def _unlike_columns(before: Action, now: Action, names: set[str]) -> str:
+    was, here = (stored_columns(one["schemaString"]) for one in (before, now))
     former = {column.name: name for name, column in was.items()}
     shown = {column.name: column.type for column in columns_of(before["schemaString"])}
     for column in columns_of(now["schemaString"]):

@@ -113,14 +113,14 @@ class DeltaSource(LandedSource):
             failure = self._pin_failure(request.relation)
         if failure:
             return HighWatermark(upper, info.rows, failure=failure)
-        changes, lost, net = None, "", request.changes.net
+        changes, lost = None, ""
         if is_before(since, upper) or (begun is not None and is_before(begun.upper, upper)):
             newest = open_version(location, upper.version)
             if since is not None and is_before(since, upper):
                 changes = changes_since(location, since, newest, request.changes, request.estimate)
             if begun is not None and isinstance(begun.upper, VersionPosition) and is_before(begun.upper, upper):
                 lower = begun.lower.version if isinstance(begun.lower, VersionPosition) else None
-                lost = why_lost(location, lower, begun.upper, newest, net=net)
+                lost = why_lost(location, lower, begun.upper, newest, request.changes)
         clock = dt.datetime.now(dt.UTC)
         rows = info.rows
         if request.estimate == "count" and rows.value is None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.buffered import computed, frame_of
-from flowctl.connectors.delta import choice, commit, statements
+from flowctl.connectors.delta import choice, commit, decimal_bounds, statements
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.spark_commit import commit_statement, created_for
 from flowctl.connectors.delta.table import OpenTable, open_existing, open_table
@@ -23,7 +24,6 @@ from flowctl.engine.spark_types import frame_in_order
 from flowctl.errors import TableError, WriteConflict
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.model.types import Decimal
 from flowctl.sql import dialects
 from flowctl.sql.difference import KeyBounds
 from flowctl.storage.buffer import Buffer, BufferFolder
@@ -180,13 +180,8 @@ def key_bounds(frame: DataFrame, job: WriteJob) -> KeyBounds:
     ``frame``. Empty for an empty batch."""
     keys = [column for column in job.columns if column.name in job.key and _is_bounded(column)]
     ends = job.key_bounds if job.key_bounds is not None else _counted(frame, keys)
-    return KeyBounds(
-        {
-            column.name: (_literal(ends[column.name][0], column), _literal(ends[column.name][1], column))
-            for column in keys
-            if column.name in ends and max(map(len, ends[column.name])) <= _LONGEST_TEXT
-        }
-    )
+    found = {column.name: _literals(*ends[column.name], column) for column in keys if column.name in ends}
+    return KeyBounds({name: literals for name, literals in found.items() if literals is not None})
 
 
 def _counted(frame: DataFrame, keys: Sequence[Column]) -> dict[str, tuple[str, str]]:
@@ -200,10 +195,22 @@ def _counted(frame: DataFrame, keys: Sequence[Column]) -> dict[str, tuple[str, s
     return {name: pair for name, pair in ends.items() if pair[0] is not None}
 
 
+def _literals(low: str, high: str, column: Column) -> tuple[str, str] | None:
+    """None for ends that Delta cannot compare with statistics."""
+    if max(len(low), len(high)) > _LONGEST_TEXT:
+        return None
+    if isinstance(column.type, types.Decimal):
+        wider = decimal_bounds.around(Decimal(low), Decimal(high), column.type)
+        if wider is None:
+            return None
+        low, high = (format(end, "f") for end in wider)
+    return _literal(low, column), _literal(high, column)
+
+
 def _literal(text: str, column: Column) -> str:
     plain = dialects.text(text, "spark")
     return plain if column.type == types.STRING else f"CAST({plain} AS {types.spark_ddl(column.type)})"
 
 
 def _is_bounded(column: Column) -> bool:
-    return column.type in _BOUNDED or isinstance(column.type, Decimal)
+    return column.type in _BOUNDED or isinstance(column.type, types.Decimal)

@@ -29,11 +29,16 @@ _DATA = re.compile(r".*\.parquet|deletion_vector_.*\.bin", re.DOTALL)
 
 def retention_seconds(properties: Mapping[str, str]) -> float | None:
     """How long files are kept after no version needs them, at least a week; None for an interval in another format."""
+    own = _own_retention(properties)
+    return None if own is None else max(own, LEAST_RETENTION)
+
+
+def _own_retention(properties: Mapping[str, str]) -> float | None:
     written = properties.get(RETENTION, "interval 1 week").lower().removeprefix("interval").strip()
     parts = _PART.findall(written)
     if not parts or _PART.sub("", written).strip():
         return None
-    return max(sum(int(count) * _SECONDS[unit] for count, unit in parts), LEAST_RETENTION)
+    return sum(int(count) * _SECONDS[unit] for count, unit in parts)
 
 
 def removable(table: OpenTable, retention: float) -> list[StoredFile]:
@@ -42,10 +47,12 @@ def removable(table: OpenTable, retention: float) -> list[StoredFile]:
     :class:`TableError` if the folder does not list all files of the opened version: their names are then not
     understood."""
     end = time() - retention
+    own = _own_retention(table.properties)
+    removed = list(log.read_removed_files(table.location, table.version))
+    if own is None or own < retention:  # a checkpoint omits some that are needed
+        removed += log.read_removed_files_since(table.location, table.version, end)
     removed = [
-        file
-        for file in log.read_removed_files(table.location, table.version)
-        if file.get("deletionTimestamp") is None or file["deletionTimestamp"] / 1000 > end
+        file for file in removed if file.get("deletionTimestamp") is None or file["deletionTimestamp"] / 1000 > end
     ]
     live, kept = (
         {name for file in files for name in file_names(table.location, file)} for files in (table.files, removed)

@@ -14,7 +14,7 @@ from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import stamp_of
 from flowctl.connectors.delta.log_range import LogCommit, commits_between, first_missing
 from flowctl.connectors.delta.scan import Scan
-from flowctl.connectors.delta.schema_changes import why_unlike
+from flowctl.connectors.delta.schema_changes import why_renamed, why_unlike
 from flowctl.connectors.delta.table import OpenTable, open_version
 from flowctl.connectors.delta.types import Action
 from flowctl.connectors.delta.version_difference import ChangedFiles, Difference, changed_files
@@ -106,12 +106,15 @@ def changes_since(
 
 
 def why_lost(
-    location: TableLocation, lower: int | None, upper: VersionPosition, newest: OpenTable, *, net: bool
+    location: TableLocation, lower: int | None, upper: VersionPosition, newest: OpenTable, request: ReadRequest
 ) -> str:
     """Why an interval that an earlier run has begun can no longer be read; empty if it can. ``lower`` as in
-    :func:`why_unreadable`."""
-    another = why_another(upper, stamp_of(location, upper.version))
-    return another or why_unreadable(location, lower, upper.version, newest, net=net)
+    :func:`why_unreadable`; ``request`` has columns of ``newest``."""
+    if why := why_another(upper, stamp_of(location, upper.version)):
+        return why
+    if why := why_unreadable(location, lower, upper.version, newest, net=request.net):
+        return why
+    return why_renamed(open_version(location, upper.version), newest, request.columns)
 
 
 def why_unreadable(location: TableLocation, lower: int | None, upper: int, newest: OpenTable, *, net: bool) -> str:

@@ -42,6 +42,8 @@ def changed_files(lower: OpenTable, upper: OpenTable, commits: Sequence[LogCommi
     for commit in commits:
         old, new = map(identity, commit.moved_from), map(identity, commit.moved_to)
         old_keys, new_keys = list(old), list(new)
+        if not (old_keys and new_keys):  # rows that a commit adds or removes were not moved, whatever it calls them
+            continue
         if all(key in removed for key in old_keys) and all(key in added for key in new_keys):
             removed = {key: file for key, file in removed.items() if key not in old_keys}
             added = {key: file for key, file in added.items() if key not in new_keys}

@@ -45,8 +45,10 @@ class LiveFile:
         return self.file.file_path
 
     @property
-    def partition(self) -> tuple[int, object]:
-        return self.file.spec_id, self.file.partition
+    def partition(self) -> tuple[int, tuple[object, ...]]:
+        """Equal for files of the same partition: also of that of NaN, which does not equal itself."""
+        values = (self.file.partition[at] for at in range(len(self.file.partition)))
+        return self.file.spec_id, tuple("NaN" if value != value else value for value in values)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.lake.part import Part
 from flowctl.connectors.lake.row_search import comparable
-from flowctl.errors import StoppedByPolicy
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import Column
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Bytes of files whose rows this process holds to compare them; in memory they take several times as many.
 MOST_BYTES = 128 << 20
+#: Bytes of a column's text that one array holds; pyarrow 26 crashes when it groups rows with more (tested).
+_MOST_TEXT = 2_000_000_000
 _SIGN, _AT = "_flowctl_sign", "_flowctl_at"
 
 
@@ -40,6 +42,11 @@ def net_rows(
     rows, versions, values = _all_rows(added, removed, columns)
     if not len(rows):
         return
+    if any(_is_text(column.type) and column.nbytes > _MOST_TEXT for column in rows.columns):
+        raise TableError(
+            f"changed rows of {table} have more than 2 GB of text in one column: they cannot be compared in memory",
+            hint="Read all again with --full-refresh",
+        )
     new, gone = _compare(values)
     if len(new):
         yield from _parts(rows.take(new).select(names), versions.take(new))
@@ -52,6 +59,12 @@ def net_rows(
         keys = {_name(columns, name): exact_key(rows[name]) for name in key}
         deleted = _without_living(_with_columns(values, keys), gone, list(keys))
         yield from (Part(batch, is_deleted=True) for batch in rows.take(deleted).select(names).to_batches())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def exact(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
-from flowctl.connectors.delta import CAPABILITIES, compaction, maintenance, vacuum
+from flowctl.connectors.delta import CAPABILITIES, compaction, log, maintenance, vacuum
 from flowctl.connectors.delta.compaction import TARGET
+from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.maintenance import LONG_LOG, MANY, MANY_HIDDEN, SMALL, Choice, Condition, Way, choose
+from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.delta.target import DeltaTarget
 from flowctl.connectors.delta.types import schema_json
 from flowctl.model import types
@@ -165,6 +170,23 @@ def test_small_files_of_a_partition_and_files_with_many_hidden_rows_are_written_
 def test_files_stay_for_the_tables_retention_and_a_week_at_least(written: str | None, days: int | None) -> None:
     seconds = vacuum.retention_seconds({vacuum.RETENTION: written} if written is not None else {})
     assert seconds == (days * 86400 if days is not None else None)
+
+
+def test_a_checkpoint_that_forgets_removed_files_earlier_takes_none_of_their_week(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = {vacuum.RETENTION: "interval 0 hours"}
+    for note, mode in (("a", "overwrite"), ("b", "overwrite"), ("c", "append"), ("d", "append")):
+        write_deltalake(tmp_path, pa.table({"note": [note]}), mode=mode, configuration=properties)
+    long_ago = time.time() - 30 * 86400
+    for file in tmp_path.glob("*.parquet"):
+        os.utime(file, (long_ago, long_ago))
+    DeltaTable(tmp_path).create_checkpoint()
+    table = open_existing(TableLocation(str(tmp_path), {}))
+    assert list(log.read_removed_files(table.location, table.version)) == []
+    assert vacuum.removable(table, 7 * 86400) == []
+    monkeypatch.setattr(vacuum, "time", lambda: time.time() + 8 * 86400)
+    assert len(vacuum.removable(table, 7 * 86400)) == 1
 
 
 def test_the_plan_has_it_with_a_change_that_keeps_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from tests.connectors.delta.test_source import FEED, ORDERS, path, put, source, watermark
-from tests.connectors.reading import captured_rows
+from flowctl.connectors.source import ReadRequest, WatermarkRequest
+from flowctl.model.interval import Interval
+from tests.connectors.delta.test_source import FEED, ORDERS, path, position, put, source, watermark
+from tests.connectors.reading import captured_rows, describe
 
 __all__ = ["path", "source"]
 
@@ -74,6 +76,24 @@ def test_a_column_that_was_renamed(source: Any, path: str) -> None:
     assert lost(source) == "column c was called b in version 0"
     assert lost(source, 1) == ""
     assert captured_rows(source, ORDERS)[-1] == {"id": 2, "a": "a2", "c": "b2"}
+
+
+@pytest.mark.parametrize("since", [None, 0], ids=["the whole table", "changes"])
+def test_a_column_that_was_renamed_after_an_interval_was_begun(source: Any, path: str, since: int | None) -> None:
+    made = MappedTable(path)
+    made.commit(made.add(MAPPED, (2, "a2", "b2")))
+    begun = Interval(None if since is None else position(source, since), position(source, 1))
+
+    def lost_under(columns: Mapped) -> str:
+        made.commit(made.schema(columns))
+        info = describe(source, ORDERS)
+        wanted = ReadRequest(info.columns, None, net=True, key=("id",))
+        request = WatermarkRequest(ORDERS, info, since=begun.lower, changes=wanted, begun=begun)
+        return str(source.high_watermarks({"orders": request})["orders"].begun_lost)
+
+    assert lost_under({**MAPPED, "new": ("p-new", 4, "long")}) == ""
+    assert lost_under({"id": MAPPED["id"], "a": MAPPED["a"]}) == ""  # a column that is gone is not read
+    assert lost_under({"id": MAPPED["id"], "a": MAPPED["a"], "c": MAPPED["b"]}) == "column c was called b in version 1"
 
 
 def test_columns_that_exchanged_their_names(source: Any, path: str) -> None:

@@ -14,11 +14,14 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import In
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
+from flowctl.connectors.iceberg.versions import LiveFile
 from flowctl.connectors.source import DELETED_COLUMN, PLACE_COLUMN, ReadRequest, WatermarkRequest
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.interval import Interval
@@ -228,6 +231,19 @@ def test_partitions_that_evolve(source: Any, catalog: SqlCatalog) -> None:
         (id, at[id % 3]) for id in range(6)
     ]
     assert [row[0] for row in changes(source, 1, 3, key=())] == [1, 2, 3, 4, 5]
+
+
+def test_files_of_one_partition() -> None:
+    """Deletions are for the data of their partition; PyIceberg writes none of NaN."""
+
+    def partition(spec: int, *values: object) -> object:
+        file = DataFile.from_args(partition=Record(*values))
+        file.spec_id = spec
+        return LiveFile(file, 1, 1).partition
+
+    assert partition(1, float("nan"), "a") == partition(1, float("nan"), "a")
+    assert partition(1, None) == partition(1, None) != partition(1, float("nan"))
+    assert len({partition(0), partition(1, "a"), partition(2, "a"), partition(1, 1.5), partition(1, None)}) == 5
 
 
 def test_a_table_that_was_rolled_back(source: Any, orders: Table) -> None:
