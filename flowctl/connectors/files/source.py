@@ -61,7 +61,7 @@ class FilesSource(DirectSource):
     ) -> tuple[TableInfo | None, HighWatermark]:
         """Lists once, and opens each file that was not read, and the last ones."""
         pattern = pattern_of(relation)
-        stamps = matching(self.root, pattern)
+        stamps = matching(self.root, pattern, read)
         if not stamps:
             return None, _watermark(stamps)
         format = format_of(pattern, relation.format)
