@@ -183,7 +183,7 @@ def _in_store(root: FileRoot, pattern: str) -> list[Found]:
             raise AccessDenied(f"{root.url}/{pattern} refuses access: {refusal}", hint=access.HINT) from error
         what = f"{root.url}/{pattern} cannot be listed: {access.in_one_line(error)}"
         raise TransientError(what, hint="Check the store and its address") from error
-    return [Found(FileStamp(path, int(info["size"]), _tag(info))) for path, info in found.items()]
+    return [_object(path, info) for path, info in found.items()]
 
 
 def _objects(system: fsspec.AbstractFileSystem, base: str, pattern: str) -> Mapping[str, Mapping[str, Any]]:
@@ -318,6 +318,14 @@ def _is_hidden(path: str, pattern: str) -> bool:
     return name.startswith(("_", ".")) or any(
         folder.startswith(("_", ".")) and not any(fnmatchcase(folder, part) for part in named) for folder in folders
     )
+
+
+def _object(path: str, info: Mapping[str, Any]) -> Found:
+    """Google's ETag changes with an object's metadata, too; its generation does not."""
+    size, tag = int(info["size"]), _tag(info)
+    if generation := info.get("generation"):
+        return Found(FileStamp(path, size, str(generation)), former=tag)
+    return Found(FileStamp(path, size, tag))
 
 
 def _tag(info: Mapping[str, Any]) -> str:
