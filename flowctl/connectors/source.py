@@ -124,6 +124,7 @@ class HighWatermark:
     counts the open transactions that have written to the relation; ``has_older`` is the result of ``check_older``.
     Of a topic: ``start`` is where a first read begins, ``oldest`` the oldest messages that still exist, ``uncommitted``
     the number of offsets above ``position``, which a transaction that is still open holds back.
+    Of files: ``closed`` are the paths of some that were read and cannot be opened any more.
     Of a table read by versions: ``changes`` since the request's version; None if it had none, or is the same.
     ``begun_lost`` is why its pending interval can no longer be read; empty if it can."""
 
@@ -142,6 +143,7 @@ class HighWatermark:
     uncommitted: int = 0
     changes: VersionChanges | None = None
     begun_lost: str = ""
+    closed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -220,10 +222,11 @@ class Source(ABC):
         return name
 
     def describe_files(
-        self, relation: Relation, read: Mapping[str, FileStamp]
+        self, relation: Relation, read: Mapping[str, FileStamp], recorded: Sequence[Column] = ()
     ) -> tuple[TableInfo | None, HighWatermark]:
         """:meth:`describe` and :meth:`high_watermarks` in one pass; required of a source whose position is ``files``.
-        The columns are those of every file whose current version is not in ``read`` (by path), and of some that are."""
+        The columns are those of every file whose current version is not in ``read`` (by path), and of some that are;
+        where these cannot be opened, those that the last run has ``recorded``."""
         raise NotImplementedError(f"{type(self).__name__} is no source of files")
 
     def show_position(self, relation: Relation, group: str, position: Position) -> None:

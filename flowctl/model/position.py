@@ -58,8 +58,8 @@ class CursorPosition:
 
 @dataclass(frozen=True)
 class FileStamp:
-    """One consumed file: path relative to the connection, size in bytes, and the store's tag of its content (ETag, or
-    modification time in nanoseconds on a disk)."""
+    """One consumed file: path relative to the connection, size in bytes, and the store's tag of its content (ETag, the
+    generation in Google Cloud Storage, or modification time in nanoseconds on a disk)."""
 
     path: str
     size: int

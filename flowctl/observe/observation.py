@@ -234,7 +234,7 @@ class _Look:
         anew = table.id in self.resolved.full_refresh
         log = files_read(self.blobs, table.id, state.position, read_anew=anew or _begun_refresh(state))
         known = {} if anew or table.mode == "truncate" or _begun_refresh(state) else log.files
-        info, watermark = source.describe_files(read, known)
+        info, watermark = source.describe_files(read, known, state.schema)
         return Observed(
             source=info,
             missing=source.why_missing(read) if info is None else None,

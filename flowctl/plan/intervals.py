@@ -43,7 +43,8 @@ def find(
     if table.cursor is not None:
         return cursor_interval(table, table.cursor, info, watermark, recorded, spec_path)
     if positions == "files" and isinstance(watermark.position, FilesPosition | None):
-        return _files(table, watermark.position or FilesPosition(()), recorded, log or log_of(table.id, recorded))
+        now, notes = watermark.position or FilesPosition(()), tuple(_closed(watermark))
+        return _files(table, now, recorded, log or log_of(table.id, recorded), notes)
     if positions == "offsets":
         return offsets_interval(table, watermark, recorded, spec_path)
     if positions == "version":
@@ -83,7 +84,9 @@ def can_be_read_again(interval: Interval, watermark: HighWatermark | None, sourc
     return set(interval.files_read) <= there
 
 
-def _files(table: TableSpec, now: FilesPosition, recorded: Position | None, log: FileLog) -> Finding:
+def _files(
+    table: TableSpec, now: FilesPosition, recorded: Position | None, log: FileLog, notes: tuple[str, ...]
+) -> Finding:
     if table.mode == "truncate":
         return _all_files(table, now, recorded)
     known = log.files
@@ -95,7 +98,7 @@ def _files(table: TableSpec, now: FilesPosition, recorded: Position | None, log:
             "Give new content a new name, or --full-refresh",
             "from",
         )
-    notes = tuple(_gone(known, now))
+    notes = (*_gone(known, now), *notes)
     if not new:
         return Idle("no new files", recorded, notes)
     upper = log.with_read(table.id, new).position
@@ -110,6 +113,11 @@ def _all_files(table: TableSpec, now: FilesPosition, recorded: Position | None) 
     if recorded in (now, upper):
         return Idle("the files are unchanged", recorded)
     return Work(Interval(None, upper, files=now.files), "first run" if recorded is None else "the files changed")
+
+
+def _closed(watermark: HighWatermark) -> Iterable[str]:
+    if watermark.closed:
+        yield f"{some(watermark.closed)} cannot be opened any more; the columns are those of the last run and new files"
 
 
 def _gone(known: Mapping[str, FileStamp], now: FilesPosition) -> Iterable[str]:

@@ -346,6 +346,13 @@ def test_a_read_file_that_vanished_is_reported():
     assert made.notes == ("a.csv no longer exists; the rows read earlier stay",)
 
 
+@pytest.mark.parametrize("now", [files(A), files(A, B)])
+def test_a_read_file_that_cannot_be_opened_any_more_is_reported(now):
+    seen = replace(high(now), closed=("a.csv",))
+    made = find(table(mode="append", cursor=None), source(), seen, log([A]).position, "files", log=log([A]))
+    assert made.notes == ("a.csv cannot be opened any more; the columns are those of the last run and new files",)
+
+
 def test_a_file_that_changed_after_append_has_read_it_stops():
     made = find(
         table(mode="append", cursor=None), source(), high(files(CHANGED)), log([A]).position, "files", log=log([A])

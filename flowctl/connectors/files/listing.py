@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.base import OpenContext
 from flowctl.connectors.files.formats import by_extension
+from flowctl.connectors.files.found import Found, each_once, ways
 from flowctl.connectors.files.gaps import misplaced_folders
 from flowctl.connectors.files.grouping import ending_of
 from flowctl.connectors.source import Missing, Relation
@@ -84,26 +85,35 @@ def pattern_of(relation: Relation) -> str:
     return relation.object.parts[-1]
 
 
-def matching(root: FileRoot, pattern: str) -> tuple[FileStamp, ...]:
+def matching(root: FileRoot, pattern: str, read: Mapping[str, FileStamp] | None = None) -> tuple[FileStamp, ...]:
     """Files whose path below the root matches, sorted by path. ``*`` stays in one folder, ``**`` crosses folders. Names
     that begin with ``_`` or ``.`` are skipped, as Spark does: they are unfinished files. A folder with such a name is
-    searched only if the pattern names it. ``TableError`` for a name that is no text."""
-    stamps = listed(root, pattern)
-    for stamp in stamps:
-        require_text(stamp.path)
-    return stamps
+    searched only if the pattern names it. A file to which several paths lead is there once, as it was ``read``.
+    ``TableError`` for a name that is no text."""
+    visible = _visible(root, pattern)
+    for one in visible:
+        require_text(one.stamp.path)
+    return _by_path(each_once(visible, read or {}))
 
 
 def listed(root: FileRoot, pattern: str) -> tuple[FileStamp, ...]:
-    """As :func:`matching`, with those whose names are no text."""
-    stamps = _found(root, pattern)
-    return tuple(sorted((stamp for stamp in stamps if not _is_hidden(stamp.path, pattern)), key=lambda one: one.path))
+    """As :func:`matching`, with those whose names are no text, and by all paths that lead to them."""
+    return _by_path(one.stamp for one in _visible(root, pattern))
+
+
+def _visible(root: FileRoot, pattern: str) -> list[Found]:
+    return [one for one in _found(root, pattern) if not _is_hidden(one.stamp.path, pattern)]
+
+
+def _by_path(stamps: Iterable[FileStamp]) -> tuple[FileStamp, ...]:
+    return tuple(sorted(stamps, key=lambda one: one.path))
 
 
 def all_paths(root: FileRoot) -> tuple[list[str], list[str]]:
-    """The paths of all files below the root, sorted, and of those that a pattern finds."""
-    paths = sorted(stamp.path for stamp in _found(root, "**"))
-    return paths, [path for path in paths if not _is_hidden(path, "**")]
+    """The paths of all files below the root, sorted, and of those that a pattern finds, each by one path."""
+    found = _found(root, "**")
+    visible = ways(one for one in found if not _is_hidden(one.stamp.path, "**"))
+    return sorted(one.stamp.path for one in found), sorted(paths[0].stamp.path for paths in visible)
 
 
 def require_text(path: str) -> None:
@@ -122,9 +132,9 @@ def shown_path(path: str) -> str:
 def why_nothing(root: FileRoot, pattern: str, kind: str | None) -> Missing:
     """Why nothing matches: the resolved path, and similar names. ``kind`` is the format that the spec names."""
     place = f"{root.url}/{pattern}"
-    stamps = _found(root, pattern)
-    if stamps:
-        hidden = shown_path(stamps[0].path)
+    found = _found(root, pattern)
+    if found:
+        hidden = shown_path(found[0].stamp.path)
         return Missing(
             f"{place} matches only names that begin with _ or ., such as {hidden}, which are unfinished files",
             "Rename the files, or name a folder of that name in `from`",
@@ -164,7 +174,7 @@ def _pattern_inside(root: FileRoot, pattern: str, kind: str | None) -> str:
     return f"{folder}/*" if root.is_local and Path(root.url, folder).is_dir() else ""
 
 
-def _in_store(root: FileRoot, pattern: str) -> list[FileStamp]:
+def _in_store(root: FileRoot, pattern: str) -> list[Found]:
     system, base = root.file_system()
     try:
         found = _objects(system, base, pattern)
@@ -173,7 +183,7 @@ def _in_store(root: FileRoot, pattern: str) -> list[FileStamp]:
             raise AccessDenied(f"{root.url}/{pattern} refuses access: {refusal}", hint=access.HINT) from error
         what = f"{root.url}/{pattern} cannot be listed: {access.in_one_line(error)}"
         raise TransientError(what, hint="Check the store and its address") from error
-    return [FileStamp(path, int(info["size"]), _tag(info)) for path, info in found.items()]
+    return [_object(path, info) for path, info in found.items()]
 
 
 def _objects(system: fsspec.AbstractFileSystem, base: str, pattern: str) -> Mapping[str, Mapping[str, Any]]:
@@ -235,20 +245,20 @@ def _below(folder: str, info: Mapping[str, Any]) -> str:
     return name.rstrip("/").removeprefix(f"{folder}/") if name.startswith(f"{folder}/") else ""
 
 
-def _found(root: FileRoot, pattern: str) -> list[FileStamp]:
+def _found(root: FileRoot, pattern: str) -> list[Found]:
     """With hidden ones."""
     return _on_disk(root, pattern) if root.is_local else _in_store(root, pattern)
 
 
-def _on_disk(root: FileRoot, pattern: str) -> list[FileStamp]:
+def _on_disk(root: FileRoot, pattern: str) -> list[Found]:
     """Matches as fsspec does, in one pass over the folders that can match, with one stat per file."""
     matches = _matcher(pattern)
     parts = pattern.split("/")
     deepest = sys.maxsize if "**" in pattern else len(parts)
     start = "/".join(plain_folders(pattern))
-    found: list[FileStamp] = []
+    found: list[Found] = []
 
-    def look(folder: str, depth: int, above: frozenset[tuple[int, int]]) -> None:
+    def look(folder: str, depth: int, above: frozenset[tuple[int, int]], place: str, links: int) -> None:
         try:
             with os.scandir(f"{root.url}/{folder}") as entries:
                 for entry in entries:
@@ -258,10 +268,13 @@ def _on_disk(root: FileRoot, pattern: str) -> list[FileStamp]:
                     if entry.is_dir():
                         inside = _identity(entry.stat())
                         if depth < deepest and inside not in above:  # skips a link to a folder above it
-                            look(path, depth + 1, above | {inside})
+                            is_link = entry.is_symlink()
+                            at = os.path.realpath(entry.path) if is_link else f"{place}/{entry.name}"
+                            look(path, depth + 1, above | {inside}, at, links + is_link)
                     elif matches(path) and entry.is_file():
                         seen = entry.stat()
-                        found.append(FileStamp(path, seen.st_size, str(seen.st_mtime_ns)))
+                        stamp = FileStamp(path, seen.st_size, str(seen.st_mtime_ns))
+                        found.append(Found(stamp, f"{place}/{entry.name}", links))
         except (FileNotFoundError, NotADirectoryError):
             return  # never existed, or removed since its folder was read
         except PermissionError as error:
@@ -275,7 +288,8 @@ def _on_disk(root: FileRoot, pattern: str) -> list[FileStamp]:
 
     top = Path(root.url)
     if top.is_dir():
-        look(start, start.count("/") + 2 if start else 1, frozenset({_identity(top.stat())}))
+        place = os.path.realpath(top / start).rstrip("/")
+        look(start, start.count("/") + 2 if start else 1, frozenset({_identity(top.stat())}), place, 0)
     return found
 
 
@@ -304,6 +318,14 @@ def _is_hidden(path: str, pattern: str) -> bool:
     return name.startswith(("_", ".")) or any(
         folder.startswith(("_", ".")) and not any(fnmatchcase(folder, part) for part in named) for folder in folders
     )
+
+
+def _object(path: str, info: Mapping[str, Any]) -> Found:
+    """Google's ETag changes with an object's metadata, too; its generation does not."""
+    size, tag = int(info["size"]), _tag(info)
+    if generation := info.get("generation"):
+        return Found(FileStamp(path, size, str(generation)), former=tag)
+    return Found(FileStamp(path, size, tag))
 
 
 def _tag(info: Mapping[str, Any]) -> str:

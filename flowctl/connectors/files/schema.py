@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -33,9 +33,17 @@ _HEADER_BYTES = 1 << 16
 
 def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> dict[str, tuple[Column, ...]]:
     """The columns of each file by its path, read in parallel. The error for a file that cannot be read names it."""
+    return columns_where_open(root, format, stamps, ())[0]
+
+
+def columns_where_open(
+    root: FileRoot, format: Format, stamps: Sequence[FileStamp], may_be_closed: Collection[FileStamp]
+) -> tuple[dict[str, tuple[Column, ...]], dict[str, FlowctlError]]:
+    """As :func:`columns_of`, without those of ``may_be_closed`` that cannot be read, and why they cannot: a store has
+    archived them, say. A store that does not answer is still an error."""
     system, base = root.file_system()
 
-    def read(stamp: FileStamp) -> tuple[Column, ...]:
+    def read(stamp: FileStamp) -> tuple[Column, ...] | FlowctlError:
         if format.is_text:
             require_known_codec(stamp.path)
         opening = open_bytes if format.is_text else _open_file
@@ -46,12 +54,16 @@ def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> d
         except FlowctlError:
             raise
         except Exception as error:  # whatever a codec, a reader or a store raises
-            raise _unreadable(root, format, stamp.path, error) from error
+            why = _unreadable(root, format, stamp.path, error)
+            if stamp not in may_be_closed or isinstance(why, TransientError):
+                raise why from error
+            return why
 
     with ThreadPoolExecutor(_PARALLEL) as pool:
-        found = dict(zip((stamp.path for stamp in stamps), pool.map(read, stamps), strict=True))
+        results = dict(zip((stamp.path for stamp in stamps), pool.map(read, stamps), strict=True))
+    found = {path: columns for path, columns in results.items() if not isinstance(columns, FlowctlError)}
     check_delimiters(format, found)
-    return found
+    return found, {path: why for path, why in results.items() if isinstance(why, FlowctlError)}
 
 
 def _open_file(system: Any, path: str, block_bytes: int) -> Any:
@@ -135,6 +147,17 @@ def merged(found: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
             columns[column.name] = common
     everywhere = set.intersection(*({column.name for column in of_file} for of_file in found.values()))
     return tuple(column if column.name in everywhere else replace(column, nullable=True) for column in columns.values())
+
+
+def with_recorded(
+    found: Mapping[str, tuple[Column, ...]], recorded: Sequence[Column]
+) -> Mapping[str, tuple[Column, ...]]:
+    """With the columns that were ``recorded`` of files that cannot be opened, as one more file. Their types are those
+    that other files have now."""
+    if not recorded:
+        return found
+    now = {column.name: column for column in merged(found)} if found else {}
+    return {"": tuple(now.get(column.name, column) for column in recorded), **found}
 
 
 def only_without(found: Mapping[str, tuple[Column, ...]]) -> dict[str, tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors import refusal
@@ -12,11 +12,11 @@ from flowctl.connectors.base import Capabilities
 from flowctl.connectors.files.formats import format_of, require_types
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of, why_nothing
 from flowctl.connectors.files.reading import FilesSnapshot, error_of_read
-from flowctl.connectors.files.schema import columns_of, lacking, merged, only_without
+from flowctl.connectors.files.schema import columns_where_open, lacking, merged, only_without, with_recorded
 from flowctl.connectors.source import DirectSource, HighWatermark, Missing, Relation, Snapshot, WatermarkRequest
 from flowctl.connectors.survey import Survey, Wanted
 from flowctl.model.position import FilesPosition, FileStamp
-from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
 
 if TYPE_CHECKING:
@@ -57,18 +57,22 @@ class FilesSource(DirectSource):
         return why_nothing(self.root, pattern_of(relation), relation.format.get("type"))
 
     def describe_files(
-        self, relation: Relation, read: Mapping[str, FileStamp]
+        self, relation: Relation, read: Mapping[str, FileStamp], recorded: Sequence[Column] = ()
     ) -> tuple[TableInfo | None, HighWatermark]:
-        """Lists once, and opens each file that was not read, and the last ones."""
+        """Lists once, and opens each file that was not read, and the last ones, which may be archived by now."""
         pattern = pattern_of(relation)
-        stamps = matching(self.root, pattern)
+        stamps = matching(self.root, pattern, read)
         if not stamps:
             return None, _watermark(stamps)
         format = format_of(pattern, relation.format)
         require_types(format)
         unread = [stamp for stamp in stamps if read.get(stamp.path) != stamp]
-        found = columns_of(self.root, format, sorted({*unread, *stamps[-_READ_FILES:]}, key=lambda one: one.path))
-        watermark, columns = _watermark(stamps), merged(found)
+        wanted = sorted({*unread, *stamps[-_READ_FILES:]}, key=lambda one: one.path)
+        opened, closed = columns_where_open(self.root, format, wanted, {*wanted}.difference(unread))
+        found = with_recorded(opened, recorded) if closed else opened
+        if not found:
+            raise next(iter(closed.values()))
+        watermark, columns = replace(_watermark(stamps), closed=tuple(closed)), merged(found)
         info = TableInfo(
             object=ObjectName((pattern,)),
             columns=columns,

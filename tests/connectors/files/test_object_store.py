@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,12 +13,14 @@ import s3fs
 
 from flowctl.connectors import registry
 from flowctl.connectors.base import OpenContext
-from flowctl.connectors.files.listing import matching
+from flowctl.connectors.files.listing import FileRoot, matching
 from flowctl.diagnostics import Mark
 from flowctl.engine.session import has_own_workers
+from flowctl.model.position import FileStamp
 from flowctl.spec.spec import Connection
 from tests.connectors.files.test_source import position
 from tests.connectors.reading import describe, files, spark_rows
+from tests.services.gcs import GoogleServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,6 +76,50 @@ def test_a_changed_file(spark: SparkSession, s3_server: Any, s3_bucket: str) -> 
             assert spark_rows(spark, source, files("*.csv")) == [{"id": "1", "v": "3"}]
     assert [stamp.path for stamp in before.files] == ["1.csv"]
     assert before != after
+
+
+@pytest.mark.server
+@pytest.mark.full
+def test_metadata_of_google_changes_no_file(gcs_server: GoogleServer) -> None:
+    """Its ETag does change, as it does when a lifecycle rule moves the object to another class."""
+    url = gcs_server.make_bucket(f"generations-{os.getpid()}")
+    bucket = gcs_server.client().bucket(url.removeprefix("gs://"))
+    bucket.blob("inbox/1.csv").upload_from_string(b"id\n1\n")
+    connection = Connection("inbox", "files", {"path": f"{url}/inbox"}, Mark("flow.yaml", 1))
+    with registry.open(connection, OpenContext(storage={url: gcs_server.storage()})) as connector:
+        source: Any = connector.source
+
+        def seen(pattern: str, read: Mapping[str, FileStamp] | None = None) -> FileStamp:
+            (stamp,) = matching(source.root, pattern, read)
+            return stamp
+
+        blob = bucket.get_blob("inbox/1.csv")
+        first, older = seen("*.csv"), FileStamp("1.csv", 5, blob.etag.strip('"'))
+        assert first.tag == str(blob.generation)
+        assert seen("*.csv", {"1.csv": older}) == older  # as an older flowctl recorded it
+        blob.metadata = {"seen-by": "another"}
+        blob.patch()
+        assert [seen("*.csv"), seen("**"), seen("1.csv")] == [first] * 3
+        bucket.blob("inbox/1.csv").upload_from_string(b"id\n2\n")
+        changed = seen("*.csv")
+        assert changed.tag != first.tag and seen("*.csv", {"1.csv": older}) == changed
+
+
+def test_a_generation_is_the_tag_of_a_file_and_the_former_one_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As gcsfs lists objects, without a server."""
+    root = FileRoot("gs://b/inbox", {})
+
+    def list_objects(etag: str, generation: str) -> None:
+        info = {"name": "b/inbox/1.csv", "type": "file", "size": 5, "etag": etag, "generation": generation}
+        system: Any = SimpleNamespace(ls=lambda *_, **__: [info])
+        monkeypatch.setattr(FileRoot, "file_system", lambda _: (system, "b/inbox"))
+
+    list_objects("CJ1", "1")
+    older = FileStamp("1.csv", 5, "CJ1")
+    assert matching(root, "*.csv", {"1.csv": older}) == (older,)
+    list_objects("CJ2", "1")
+    assert matching(root, "*.csv") == (FileStamp("1.csv", 5, "1"),)
+    assert matching(root, "*.csv", {"1.csv": older}) == (FileStamp("1.csv", 5, "1"),)
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
