@@ -13,6 +13,7 @@ from flowctl.plan.column_names import perhaps_renamed
 from flowctl.plan.definition import (
     begins_otherwise,
     differences,
+    has_same_key,
     misses_changes,
     of_stream,
     of_topic,
@@ -66,7 +67,7 @@ def _refusal_of_rows(
     before, mode = recorded.get("mode"), wanted["mode"]
     if mode == "scd2" and before != "scd2":
         return "the target holds no history to continue"
-    if mode == "scd2" and recorded.get("key") != wanted["key"]:
+    if mode == "scd2" and not has_same_key(recorded, wanted["key"]):
         return "the history has another key"
     if mode == "scd2" and begins_otherwise(recorded, wanted):
         return f"the versions of the history have other times (valid_from: {recorded['valid_from']})"

@@ -15,7 +15,7 @@ from flowctl.model.step import StreamStep
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.observe.world import Observed
 from flowctl.plan.commands import state_command
-from flowctl.plan.definition import begins_otherwise, definition
+from flowctl.plan.definition import begins_otherwise, definition, has_same_key
 from flowctl.plan.projection import read_columns
 from flowctl.plan.upstream import has_changed
 from flowctl.spec.spec import ObjectSource, ReportedDeletes, SqlSource, TableSpec
@@ -135,7 +135,7 @@ class Case:
         target, recorded = self.observed.target, self.state.definition
         if self.table.mode != "scd2" or target is None:
             return False
-        if recorded and (recorded.get("mode") != "scd2" or list(recorded.get("key", ())) != list(self.table.key)):
+        if recorded and (recorded.get("mode") != "scd2" or not has_same_key(recorded, self.table.key)):
             return True
         if any(begins_otherwise(one, self.definition) for one in self._written_under):
             return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
 from flowctl.model.table_info import POLICIES, TableInfo, same_identity, same_view
@@ -19,6 +19,9 @@ from flowctl.spec.spec import (
     TopicSource,
 )
 from flowctl.state.streams import OBSERVED
+
+#: Lists of names whose order says nothing. That of a key does where a message has it.
+_UNORDERED = ("columns.include", "columns.exclude")
 
 
 def definition(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
@@ -97,6 +100,11 @@ def misses_changes(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bo
     return bool(before and now and before != now)
 
 
+def has_same_key(recorded: Mapping[str, Any], key: Iterable[str]) -> bool:
+    """Whether a history has this key, in whatever order."""
+    return {*recorded.get("key", ())} == {*key}
+
+
 def begins_otherwise(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether the versions of a history begin at other times than those it has, which may be earlier than these. The
     time of the run, and of a commit of a stream's source, is later than all times before. What an older flowctl did
@@ -115,12 +123,16 @@ def _origin(definition: Mapping[str, Any], name: str) -> str:
 
 
 def _differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    is_history = recorded.get("mode") == wanted.get("mode") == "scd2"
     for name in sorted({*recorded, *wanted}):
         before, after, path = recorded.get(name), wanted.get(name), f"{prefix}{name}"
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             yield from _differences(before, after, f"{path}.")
         elif path == "valid_from" and None in (before, after):
             continue  # no history before or now, or recorded by an older flowctl
+        elif (path in _UNORDERED or (path == "key" and is_history)) and before and after:
+            if {*before} != {*after}:
+                yield f"{path}: {_text(before)} → {_text(after)}"
         elif before != after:
             yield f"{path}: {_text(before)} → {_text(after)}"
 

@@ -53,6 +53,7 @@ def after_accepting(state, wanted):
     [
         ({"mode": "truncate"}, {"mode": "scd2"}, OLD, "no history"),
         ({"mode": "scd2"}, {"mode": "scd2", "key": ["code"]}, OLD, "has another key"),
+        ({"mode": "scd2", "key": ["id", "code"]}, {"mode": "scd2", "key": ["code", "id"]}, OLD, None),
         ({"mode": "scd2", "valid_from": "at"}, {"mode": "scd2", "valid_from": "since"}, OLD, "(valid_from: at)"),
         ({"mode": "scd2", "valid_from": "now"}, {"mode": "scd2", "valid_from": "at"}, OLD, "(valid_from: now)"),
         ({"mode": "scd2", "valid_from": "at"}, {"mode": "scd2", "valid_from": "now"}, OLD, None),

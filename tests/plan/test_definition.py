@@ -10,7 +10,7 @@ from flowctl.model.position import NoPosition
 from flowctl.model.reserved import FIRST_OBSERVED
 from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Column, view_digest
-from flowctl.plan.definition import definition, is_recorded
+from flowctl.plan.definition import definition, differences, is_recorded
 from flowctl.plan.document import action_of
 from flowctl.spec.spec import ColumnRules, Cursor
 from tests.plan.worlds import (
@@ -180,3 +180,28 @@ def test_columns_of_a_history_by_sql_are_known_though_an_older_flowctl_recorded_
     assert is_recorded(before, definition(spec, None))
     assert not is_recorded({}, definition(spec, None))
     assert not is_recorded({**before, "key": ["amount"]}, definition(spec, None))
+
+
+def test_the_order_of_a_historys_key_is_no_change():
+    made = planned_history(history(key=("amount", "id")), history(key=("id", "amount")))
+    assert action_of(made) == "change"
+    made = planned_history(history(key=("amount", "id")), history(key=("id", "amount")), REFRESH)
+    assert not made.write_full
+    made = planned_history(history(key=("id",)), history(key=("id", "amount")))
+    assert made.reason == 'the definition changed: key: ["id", "amount"] → ["id"]'
+
+
+def test_the_order_of_the_columns_that_are_left_out_or_taken_is_no_change():
+    for kind in ("exclude", "include"):
+        before, after = (
+            table(columns=ColumnRules(**{kind: names})) for names in (("id", "updated_at"), ("updated_at", "id"))
+        )
+        old, new = definition(before, None), definition(after, None)
+        assert not differences(old, new) and is_recorded(old, new)
+        fewer = definition(table(columns=ColumnRules(**{kind: ("id",)})), None)
+        assert differences(old, fewer) == (f'columns.{kind}: ["id", "updated_at"] → ["id"]',)
+
+
+def test_the_order_of_a_key_that_a_message_may_have_is_a_change():
+    old, new = (definition(table(key=key), None) for key in (("id", "amount"), ("amount", "id")))
+    assert differences(old, new) == ('key: ["id", "amount"] → ["amount", "id"]',)
