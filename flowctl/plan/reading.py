@@ -164,7 +164,8 @@ def find(case: Case) -> Finding:
     if case.is_sql:
         waiting = sorted(table_id for table_id, seq in case.sequences.items() if seq == 0)
         if waiting:
-            return Idle(f"{', '.join(waiting)} has no rows yet")
+            names = ", ".join(waiting)
+            return Idle(f"{names} has no rows yet", notes=(f"runs once {names} has rows",))
         return intervals.find_upstream(case.sequences, recorded)
     source, watermark = case.observed.source, case.observed.watermark
     assert source is not None and watermark is not None, "stops has dealt with what was not observed"
