@@ -11,7 +11,8 @@ from flowctl.model.value import TypedValue
 
 @dataclass(frozen=True)
 class Interval:
-    """``lower`` is the recorded position (None: from the beginning), ``upper`` what state records after the commit.
+    """``lower`` is the recorded position (None: from the beginning), ``upper`` what state records after the commit
+    (None: the beginning). If ``upper`` is None, nothing is read.
 
     For cursors, ``read_from`` and ``read_to`` are the bounds of the read itself. ``read_from`` is inclusive (ties of
     the last row may still arrive, and ``lag`` re-reads rows). ``read_to`` is inclusive for append and None for merge
@@ -30,7 +31,7 @@ class Interval:
     """
 
     lower: Position | None
-    upper: Position
+    upper: Position | None
     cursor_column: str | None = None
     read_from: TypedValue | None = None
     read_to: TypedValue | None = None

@@ -10,7 +10,14 @@ from typing import Any
 from flowctl.model.position import CursorPosition, Position
 from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.plan.column_names import perhaps_renamed
-from flowctl.plan.definition import differences, misses_changes, of_stream, of_topic
+from flowctl.plan.definition import (
+    begins_otherwise,
+    differences,
+    has_same_key,
+    misses_changes,
+    of_stream,
+    of_topic,
+)
 from flowctl.spec.spec import TableSpec
 from flowctl.state import document as documents
 from flowctl.state.document import StateDocument, TableState
@@ -60,8 +67,10 @@ def _refusal_of_rows(
     before, mode = recorded.get("mode"), wanted["mode"]
     if mode == "scd2" and before != "scd2":
         return "the target holds no history to continue"
-    if mode == "scd2" and recorded.get("key") != wanted["key"]:
+    if mode == "scd2" and not has_same_key(recorded, wanted["key"]):
         return "the history has another key"
+    if mode == "scd2" and begins_otherwise(recorded, wanted):
+        return f"the versions of the history have other times (valid_from: {recorded['valid_from']})"
     if before == "scd2" and mode in ("append", "merge"):
         return "the target holds a history, with several rows of one key"
     if mode in ("merge", "scd2") and _is_continued(state, recorded, wanted, target):

@@ -15,7 +15,7 @@ from flowctl.model.step import StreamStep
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.observe.world import Observed
 from flowctl.plan.commands import state_command
-from flowctl.plan.definition import definition
+from flowctl.plan.definition import begins_otherwise, definition, has_same_key
 from flowctl.plan.projection import read_columns
 from flowctl.plan.upstream import has_changed
 from flowctl.spec.spec import ObjectSource, ReportedDeletes, SqlSource, TableSpec
@@ -118,7 +118,7 @@ class Case:
     @property
     def replaces(self) -> bool:
         """Whether the target's whole content is replaced. scd2 keeps its history even in a full refresh, provided that
-        it has the same key."""
+        it has the same key and its versions begin at the same times."""
         if self.begun is not None:
             return self.begun.replaces or self.table.mode == "truncate"
         if self.table.mode == "scd2":
@@ -131,16 +131,24 @@ class Case:
     @property
     def lacks_history(self) -> bool:
         """Whether the target of an scd2 table does not hold its history: it has rows of another mode, or a history with
-        another key."""
+        another key or whose versions begin at other times."""
         target, recorded = self.observed.target, self.state.definition
         if self.table.mode != "scd2" or target is None:
             return False
-        if recorded and (recorded.get("mode") != "scd2" or list(recorded.get("key", ())) != list(self.table.key)):
+        if recorded and (recorded.get("mode") != "scd2" or not has_same_key(recorded, self.table.key)):
+            return True
+        if any(begins_otherwise(one, self.definition) for one in self._written_under):
             return True
         sidecar = self.observed.sidecars.get(OBSERVED)
         if sidecar is not None and _has_another_key(sidecar, target, self.table.key):
             return True  # also if state has no definition: it was reset, or the target was adopted
         return not {column.name for column in target.columns} >= reserved.HISTORY
+
+    @property
+    def _written_under(self) -> tuple[Mapping[str, object], ...]:
+        """The definitions that rows of the target may have been written under."""
+        pending = (self.state.pending.definition,) if self.state.pending is not None else ()
+        return (self.state.definition, *self.state.accepted[:-1], *pending)
 
     def state_command(self, verb: str, *options: str) -> str:
         """``flowctl state <verb>`` for this spec and table, for use in a hint."""

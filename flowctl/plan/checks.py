@@ -22,18 +22,21 @@ DEFAULT_MAX_DELETED = 0.1
 DELETES_ALL = "Look at the source; if all rows are to be deleted, write guard: {max_deleted: 100%, allow_empty: true}"
 
 
-def checks(case: Case, *, check_deletes: bool) -> tuple[Check, ...]:
-    """Returns the checks in the order of the spec; failed ones stop the table (:func:`failed`)."""
+def checks(case: Case, *, check_deletes: bool, reads_nothing: bool = False) -> tuple[Check, ...]:
+    """Returns the checks in the order of the spec; failed ones stop the table (:func:`failed`). ``reads_nothing``: the
+    source may have rows, of which none is read."""
     guard, empty = case.table.guard, is_empty(case.observed.watermark)
+    without_rows = "the source has no rows" if empty or not reads_nothing else "no row of the source is read"
+    empty = empty or reads_nothing
     found: list[Check] = []
     if case.replaces and guard.allow_empty is False:
-        found.append(_decided("allow_empty", empty, "the source has no rows"))
+        found.append(_decided("allow_empty", empty, without_rows))
     if case.replaces and guard.max_shrink is not None:
         found.append(Check(f"max_shrink {_percent(guard.max_shrink)}", "commit", "pending"))
     limits_deletes = case.table.deletes is not None and not case.rules.is_log  # how many rows a log has is not known
     if limits_deletes and (most := max_deleted(case.table)) is not None:
         trips = check_deletes and empty and case.observed.target is not None and not guard.allows_deleting_all
-        found.append(_decided(f"max_deleted {_percent(most)}", trips, "the source has no rows"))
+        found.append(_decided(f"max_deleted {_percent(most)}", trips, without_rows))
     if guard.max_quarantined is not None:
         found.append(Check(f"max_quarantined {_percent(guard.max_quarantined)}", "commit", "pending"))
     letters = case.table.dead_letters

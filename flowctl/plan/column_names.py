@@ -11,6 +11,7 @@ from flowctl.diagnostics import Mark
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.table_info import TableInfo
 from flowctl.plan.case import Case
+from flowctl.plan.definition import is_recorded
 from flowctl.plan.finding import Stop
 from flowctl.plan.shape import known_columns
 from flowctl.spec.spec import DetectFlag, SqlSource, TableSpec
@@ -53,7 +54,7 @@ def unprotected_column(case: Case) -> Stop | None:
     if stop := _unprotected_files(case, source):
         return stop
     there = [column.name for column in source.columns]
-    is_known = state.definition == case.definition and not _new(table, there, state)
+    is_known = is_recorded(state.definition, case.definition) and not _new(table, there, state)
     may_lack = case.observed.positions == "files" and is_known
     return None if may_lack else missing_protected_column(table, there, state)
 

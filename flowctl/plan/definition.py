@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
 from flowctl.model.table_info import POLICIES, TableInfo, same_identity, same_view
@@ -20,6 +20,9 @@ from flowctl.spec.spec import (
 )
 from flowctl.state.streams import OBSERVED
 
+#: Lists of names whose order says nothing. That of a key does where a message has it.
+_UNORDERED = ("columns.include", "columns.exclude")
+
 
 def definition(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
     """JSON-safe and canonical. The observed system and identity distinguish the source from others of the same name.
@@ -33,6 +36,7 @@ def definition(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
         "to": str(table.target),
         "mode": table.mode,
         "key": list(table.key),
+        **_valid_from(table),
         "cursor": table.cursor.column if table.cursor else None,
         "where": table.where,
         "columns": _columns(table.columns),
@@ -44,7 +48,12 @@ def differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple
     if recorded == wanted:
         return ()
     before, after = ({name: one[name] for name in one if name not in OBSERVED} for one in (recorded, wanted))
-    return (*_differences(before, after, ""), *_of_source(recorded, wanted))
+    return (*_differences(before, after), *_of_source(recorded, wanted))
+
+
+def is_recorded(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether ``wanted`` is the recorded definition, with the same source as it was observed."""
+    return recorded == wanted or (bool(recorded) and not any(_differences(recorded, wanted)))
 
 
 def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
@@ -91,13 +100,41 @@ def misses_changes(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bo
     return bool(before and now and before != now)
 
 
-def _differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str) -> Iterator[str]:
+def has_same_key(recorded: Mapping[str, Any], key: Iterable[str]) -> bool:
+    """Whether a history has this key, in whatever order."""
+    return {*recorded.get("key", ())} == {*key}
+
+
+def begins_otherwise(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether the versions of a history begin at other times than those it has, which may be earlier than these. The
+    time of the run, and of a commit of a stream's source, is later than all times before. What an older flowctl did
+    not record has not changed."""
+    before, now = recorded.get("valid_from"), wanted.get("valid_from")
+    if before is None or now in (None, before, "now") or of_stream(wanted):
+        return False
+    return _origin(recorded, before) != _origin(wanted, now)
+
+
+def _origin(definition: Mapping[str, Any], name: str) -> str:
+    """What the values of a target column come from: a column of the source, or an expression."""
+    rules = definition.get("columns", {})
+    renamed = {new: old for old, new in rules.get("rename", {}).items()}
+    return str(rules.get("add", {}).get(name, renamed.get(name, name)))
+
+
+def _differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    is_history = recorded.get("mode") == wanted.get("mode") == "scd2"
     for name in sorted({*recorded, *wanted}):
-        before, after = recorded.get(name), wanted.get(name)
+        before, after, path = recorded.get(name), wanted.get(name), f"{prefix}{name}"
         if isinstance(before, Mapping) and isinstance(after, Mapping):
-            yield from _differences(before, after, f"{prefix}{name}.")
+            yield from _differences(before, after, f"{path}.")
+        elif path == "valid_from" and None in (before, after):
+            continue  # no history before or now, or recorded by an older flowctl
+        elif (path in _UNORDERED or (path == "key" and is_history)) and before and after:
+            if {*before} != {*after}:
+                yield f"{path}: {_text(before)} → {_text(after)}"
         elif before != after:
-            yield f"{prefix}{name}: {_text(before)} → {_text(after)}"
+            yield f"{path}: {_text(before)} → {_text(after)}"
 
 
 def _text(part: Any) -> str:
@@ -125,6 +162,11 @@ def _view(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
     if source is None or not source.view or table.cursor is None or table.mode == "truncate":
         return {}
     return {"source_view": source.view}
+
+
+def _valid_from(table: TableSpec) -> dict[str, Any]:
+    """Where the versions of a history begin. An older flowctl did not record it."""
+    return {"valid_from": table.valid_from or "commit"} if table.mode == "scd2" else {}
 
 
 def _source(source: Source) -> Any:

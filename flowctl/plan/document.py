@@ -147,7 +147,7 @@ codec.has_form(StreamStep, None, _stream_step_from_json)
 def _interval_to_json(interval: Interval) -> dict[str, Any]:
     """``from`` and ``to`` are for display and scripts; ``read`` is the interval exactly as executed."""
     return {
-        "kind": position.to_json(interval.upper)["kind"],
+        "kind": position.to_json(interval.upper or position.NoPosition())["kind"],
         "from": position.describe(interval.lower) if interval.lower else None,
         "to": position.describe(interval.upper),
         "lag": interval.lag_seconds,

@@ -270,6 +270,8 @@ def _exact(interval: Interval) -> str:
     if interval.is_backfill and interval.read_to is not None:
         first = interval.read_from.text() if interval.read_from is not None else "the beginning"
         return f"[{first}, {interval.read_to.text()}]"
+    if interval.upper is None:
+        return "nothing"
     lower = "[the beginning" if interval.lower is None else f"({position.describe(interval.lower)}"
     if interval.lower is None and interval.read_from is not None:
         lower = f"[{interval.read_from.text()}"

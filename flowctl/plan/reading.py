@@ -15,7 +15,8 @@ from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.sidecars import OBSERVED
 from flowctl.model.slices import count_slices
 from flowctl.model.step import Load, PlannedTable, Progress, SeenTarget, Stopped, UpToDate
-from flowctl.model.table_info import Estimate, RowEstimate
+from flowctl.model.table_info import Estimate, RowEstimate, TableInfo
+from flowctl.observe.lower_bound import read_from
 from flowctl.plan import backfill, checks, intervals
 from flowctl.plan.case import Case
 from flowctl.plan.column_names import dropped_exclusions
@@ -28,7 +29,7 @@ from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.shape import known_columns, shape
 from flowctl.plan.ties import with_columns
 from flowctl.plan.versions import reads_changes
-from flowctl.spec.spec import DetectMissingKeys
+from flowctl.spec.spec import Cursor, DetectMissingKeys
 from flowctl.text import counted
 
 
@@ -116,7 +117,7 @@ def working(
     *,
     check_deletes: bool,
 ) -> Load | Stopped:
-    guarded = checks.checks(case, check_deletes=check_deletes)
+    guarded = checks.checks(case, check_deletes=check_deletes, reads_nothing=work.interval.upper is None)
     if stop := checks.failed(guarded):
         return stopped(case, stop, columns)
     batch_rows = _batch_rows(case, work.interval)
@@ -165,15 +166,30 @@ def find(case: Case) -> Finding:
     if case.is_sql:
         waiting = sorted(table_id for table_id, seq in case.sequences.items() if seq == 0)
         if waiting:
-            return Idle(f"{', '.join(waiting)} has no rows yet")
+            names = ", ".join(waiting)
+            return Idle(f"{names} has no rows yet", notes=(f"runs once {names} has rows",))
         return intervals.find_upstream(case.sequences, recorded)
     source, watermark = case.observed.source, case.observed.watermark
     assert source is not None and watermark is not None, "stops has dealt with what was not observed"
     recorded = with_columns(recorded, case.state.schema, case.table, source)
     log = None if case.full_refresh else case.observed.file_log
     found = intervals.find(case.table, source, watermark, recorded, case.observed.positions, case.spec_path, log)
+    if isinstance(found, Idle) and case.full_refresh and case.table.cursor is not None:
+        return _without_rows(case, case.table.cursor, source, found)
     is_asked = case.state.replay is not None and case.table.reads_letters_again
     return _with_letters(case, found) if is_asked and not case.full_refresh else found
+
+
+def _without_rows(case: Case, cursor: Cursor, source: TableInfo, found: Idle) -> Finding:
+    """A full refresh that finds no rows acts on those that are there, as it does without a cursor."""
+    column = source.column(cursor.column)
+    if column is None or case.observed.target is None:
+        return found
+    if not (case.replaces or isinstance(case.table.deletes, DetectMissingKeys)):
+        return found
+    interval = Interval(None, None, cursor.column, read_from=read_from(cursor, column.type, None))
+    left = f"{found.reason}: none is left in {case.table.target}" if case.replaces else found.reason
+    return Work(interval, "full refresh", (*found.notes, left))
 
 
 def _with_letters(case: Case, found: Finding) -> Finding:
@@ -240,6 +256,8 @@ def _rows(case: Case, work: Work, estimate: Estimate) -> RowEstimate:
         return RowEstimate(method="none")
     watermark, source = case.observed.watermark, case.observed.source
     lower, upper = work.interval.lower, work.interval.upper
+    if upper is None:
+        return RowEstimate(0, "count")
     if watermark is None or (work.interval.letters is not None and lower == upper):
         return RowEstimate()
     if isinstance(lower, OffsetsPosition) and isinstance(upper, OffsetsPosition):

@@ -83,7 +83,7 @@ def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stoppe
         seq=begun.seq,
         interval=readable,
         columns=columns,
-        checks=checks.checks(case, check_deletes=due),
+        checks=checks.checks(case, check_deletes=due, reads_nothing=interval.upper is None),
         write_full=case.replaces,
         refresh=is_refresh,
         check_deletes=due,
@@ -194,7 +194,7 @@ def _reads_same(asked: Finding, begun: Interval) -> bool:
     return (asked.interval.read_from, asked.interval.read_to) == (begun.read_from, begun.read_to)
 
 
-def _is_same(one: Position, other: Position) -> bool:
+def _is_same(one: Position | None, other: Position | None) -> bool:
     """Whether two positions are equal, ignoring ties."""
     if isinstance(one, CursorPosition) and isinstance(other, CursorPosition):
         return one.at == other.at

@@ -29,9 +29,12 @@ def stop_if_redefined(case: Case) -> Stop | None:
     if case.rules.is_log:
         return Stop(f"the definition changed: {what}", _continuing_a_log(case, accept, refused))
     way = f"it cannot continue from here: {refused}" if refused else f"continue from here with {accept}"
-    return Stop(
-        f"the definition changed: {what}", f"Read all again under it with --full-refresh {case.table.id}; {way}"
-    )
+    again = "Replace the history by a new one" if _loses_history(case) else "Read all again under it"
+    return Stop(f"the definition changed: {what}", f"{again} with --full-refresh {case.table.id}; {way}")
+
+
+def _loses_history(case: Case) -> bool:
+    return case.lacks_history and case.state.definition.get("mode") == "scd2"
 
 
 def _continuing_a_log(case: Case, accept: str, refused: str | None) -> str:

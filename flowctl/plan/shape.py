@@ -14,7 +14,7 @@ from flowctl.model.projection import Columns, ProjectedColumn
 from flowctl.model.table_info import Column
 from flowctl.plan.case import Case
 from flowctl.plan.comparison import Comparison, RecordedColumns
-from flowctl.plan.definition import differences
+from flowctl.plan.definition import differences, is_recorded
 from flowctl.plan.fills import filled
 from flowctl.plan.projection import is_copied, projection, read_columns, untyped
 from flowctl.plan.schema_diff import compare, for_new_table
@@ -31,7 +31,7 @@ def known_columns(case: Case) -> tuple[Column, ...] | None:
         return None
     if not isinstance(source, SqlSource):
         return case.observed.source.columns if case.observed.source else None
-    if state.schema and state.definition == case.definition and not case.makes_other_types:
+    if state.schema and is_recorded(state.definition, case.definition) and not case.makes_other_types:
         return state.schema
     return _declared(case, source)
 

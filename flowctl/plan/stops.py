@@ -62,7 +62,8 @@ def _needs_an_unlisted_table(case: Case) -> Stop | None:
 def _needs_an_empty_table(case: Case) -> Stop | None:
     for table_id, seq in sorted(case.sequences.items()):
         if seq == 0 and table_id not in case.upstream:
-            hint = f"Select it too: --select +{case.table.id}"
+            when = f"with a cursor, {table_id} is loaded once its source has rows"
+            hint = f"Select it too: --select +{case.table.id}; {when}"
             return Stop(f"requires {table_id}, which has never been loaded", hint, "from", "dependency")
     return None
 

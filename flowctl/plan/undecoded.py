@@ -81,6 +81,8 @@ def is_within(table: TableSpec) -> bool:
 
 def why_decoded(step: Load | Recover, case: Case) -> str:
     """What needs the values of rows, for people; empty if nothing does."""
+    if step.interval.upper is None:
+        return "no row is read"
     return why_values_are_needed(case, step.columns)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.buffered import frame_of
 from flowctl.connectors.source import ReadRequest, Snapshot
@@ -43,11 +43,11 @@ _UNKNOWN = ""
 
 @dataclass(frozen=True)
 class IntervalRead:
-    """``rows`` are the interval's, for append without those already written; ``position`` is the one to record;
-    ``landed`` tells of rows that this process has read alone, ``truncates`` of those among messages."""
+    """``rows`` are the interval's, for append without those already written; ``position`` is the one to record (None:
+    the beginning); ``landed`` tells of rows that this process has read alone, ``truncates`` of those among messages."""
 
     rows: Batch
-    position: Position
+    position: Position | None
     landed: Landed | None = None
     truncates: Truncates | None = None
 
@@ -67,12 +67,24 @@ def read_interval(
     upper = interval.upper
     if table.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
         request = read_request(table, columns, interval, maskable(table, columns, interval))
-        if isinstance(snapshot, LandedSnapshot):
+        if isinstance(snapshot, LandedSnapshot) and upper is not None:
             landed = snapshot.land(request, letters)
             truncates = find_truncates(landed.rows, table, interval)
             return IntervalRead(landed.rows, with_truncate(upper, truncates, table), landed, truncates)
-        return IntervalRead(rows_of(snapshot, request), upper)
+        rows = rows_of(snapshot, request)
+        return IntervalRead(rows if upper is not None else _without_rows(rows), upper)
     return _Append(spark, snapshot, columns, table, interval, upper, buffer, spec_path).read()
+
+
+def _without_rows(rows: Batch) -> Batch:
+    """None of the rows, which have come since the plan, or which `start` or `delay` leave to a later run."""
+    match rows:
+        case InMemory(held):
+            return InMemory(held.slice(0, 0))
+        case OnEngine(frame):
+            return OnEngine(frame.limit(0))
+        case _:
+            assert_never(rows)
 
 
 @dataclass(frozen=True)

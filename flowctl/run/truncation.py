@@ -77,7 +77,7 @@ def find_truncates(rows: Batch, table: TableSpec, interval: Interval) -> Truncat
     return Truncates(tuple(found[order] for order in sorted(found)), SOURCE_ORDER if orders else _PLACE, before)
 
 
-def with_truncate(position: Position, truncates: Truncates | None, table: TableSpec) -> Position:
+def with_truncate(position: Position | None, truncates: Truncates | None, table: TableSpec) -> Position | None:
     """The position to record after a batch with ``truncates``."""
     if not isinstance(position, OffsetsPosition) or truncates is None or not table.has_source_order:
         return position

@@ -131,6 +131,7 @@ CHANGES: tuple[Change, ...] = (
     Change("merge_key", _MERGE, _with(_MERGE, key="code"), refused='the new key lacks "id"'),
     Change("merge_wider_key", _MERGE, _with(_MERGE, key="id, code")),
     Change("scd2_key", _SCD2, _with(_SCD2, key="code"), refused="has another key"),
+    Change("scd2_key_order", _with(_SCD2, key="id, code"), _with(_SCD2, key="code, id"), stops=False),
     Change("merge_cursor", _MERGE, _with(_MERGE, cursor="clock")),
     Change("merge_no_cursor", _MERGE, _with(_MERGE, cursor=None)),
     Change("merge_gets_cursor", _with(_MERGE, cursor=None), _MERGE),

@@ -53,6 +53,23 @@ def after_accepting(state, wanted):
     [
         ({"mode": "truncate"}, {"mode": "scd2"}, OLD, "no history"),
         ({"mode": "scd2"}, {"mode": "scd2", "key": ["code"]}, OLD, "has another key"),
+        ({"mode": "scd2", "key": ["id", "code"]}, {"mode": "scd2", "key": ["code", "id"]}, OLD, None),
+        ({"mode": "scd2", "valid_from": "at"}, {"mode": "scd2", "valid_from": "since"}, OLD, "(valid_from: at)"),
+        ({"mode": "scd2", "valid_from": "now"}, {"mode": "scd2", "valid_from": "at"}, OLD, "(valid_from: now)"),
+        ({"mode": "scd2", "valid_from": "at"}, {"mode": "scd2", "valid_from": "now"}, OLD, None),
+        ({"mode": "scd2"}, {"mode": "scd2", "valid_from": "at"}, OLD, None),
+        (
+            {"mode": "scd2", "valid_from": "at"},
+            {"mode": "scd2", "valid_from": "since", "columns": {"rename": {"at": "since"}}},
+            OLD,
+            None,
+        ),
+        (
+            {"mode": "scd2", "valid_from": "commit"},
+            {"mode": "scd2", "valid_from": "at", "from": {"object": "orders"}},
+            OLD,
+            "(valid_from: commit)",
+        ),
         ({"mode": "scd2"}, {}, OLD, "several rows of one key"),
         ({"mode": "scd2"}, {"mode": "truncate"}, OLD, None),
         ({"mode": "append"}, {"mode": "append", "cursor": "id"}, OLD, "is not known"),

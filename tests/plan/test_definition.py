@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from flowctl.model import types
+from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition
-from flowctl.model.table_info import view_digest
-from flowctl.plan.definition import definition
+from flowctl.model.reserved import FIRST_OBSERVED
+from flowctl.model.sidecars import OBSERVED
+from flowctl.model.table_info import Column, view_digest
+from flowctl.plan.definition import definition, differences, is_recorded
 from flowctl.plan.document import action_of
+from flowctl.spec.spec import ColumnRules, Cursor
 from tests.plan.worlds import (
+    EVERYTHING,
     NEW,
     OLD,
+    ORDERS,
     REFRESH,
+    committed,
     high,
+    intent,
     observed,
     recorded,
     source,
+    sql_table,
     step,
     table,
+    target,
     unchanged_target,
 )
+
+CREATED_AT = ColumnRules(add={"created_at": "updated_at - INTERVAL 1 DAY"}, types={"created_at": "timestamp"})
 
 
 def test_a_changed_definition_stops_and_names_both_ways_on():
@@ -104,3 +117,91 @@ def test_a_view_that_is_read_in_full_may_have_another_query():
 def test_the_same_definition_says_nothing_of_the_source_when_the_cursor_goes():
     made = step(table(cursor=None), observed(high(NEW), **unchanged_target()), recorded(table(), OLD))
     assert made.reason == "the definition changed: cursor: updated_at → none"
+
+
+def history(valid_from="updated_at", **keys):
+    return table(mode="scd2", **{"key": ("id",), "cursor": Cursor("updated_at"), "valid_from": valid_from, **keys})
+
+
+def planned_history(now, before, request=EVERYTHING, **keys):
+    columns = (*ORDERS, *(Column(name, types.STRING) for name in ("valid_from", "valid_to", "is_current", "row_hash")))
+    seen = replace(
+        observed(high(NEW), target=target(columns), commit=committed(position=OLD)),
+        sidecars={
+            OBSERVED: target(tuple(Column(name, types.STRING) for name in (*before.key, "_event_at", *FIRST_OBSERVED)))
+        },
+    )
+    return step(now, seen, replace(recorded(before, OLD), **keys), request)
+
+
+def test_versions_of_a_history_that_begin_at_other_times_cannot_be_continued():
+    """The new times may be earlier: the versions of before would stay current."""
+    made = planned_history(history("created_at", columns=CREATED_AT), history(columns=CREATED_AT))
+    assert made.reason == "the definition changed: valid_from: updated_at → created_at"
+    assert made.hint == (
+        "Replace the history by a new one with --full-refresh orders; it cannot continue from here: "
+        "the versions of the history have other times (valid_from: updated_at)"
+    )
+    made = planned_history(history("created_at", columns=CREATED_AT), history(columns=CREATED_AT), REFRESH)
+    assert made.write_full and "everything in lake:orders" in made.destructive
+
+
+def test_a_history_whose_versions_begin_when_they_are_read_continues():
+    made = planned_history(history("now"), history())
+    assert made.reason == "the definition changed: valid_from: updated_at → now"
+    assert "Read all again" in made.hint and "--accept-definition" in made.hint
+    made = planned_history(history("now"), history(), REFRESH)
+    assert not made.write_full and "reads everything again; the existing history is kept" in made.notes
+
+
+def test_times_that_were_accepted_or_begun_are_not_forgotten_in_a_full_refresh():
+    """Versions may have been written with them."""
+    old, new = (definition(one, source()) for one in (history(), history("now")))
+    for now, written in ((history("created_at", columns=CREATED_AT), old), (history(), new)):
+        made = planned_history(now, now, REFRESH, definition={}, accepted=(written, new))
+        assert made.write_full
+    begun = replace(intent(history(), Interval(OLD, NEW)), definition=new)
+    assert planned_history(history(), history(), REFRESH, intent=begun).write_full
+
+
+def test_a_history_of_an_older_flowctl_does_not_stop_and_records_its_times():
+    old = history(columns=CREATED_AT)
+    before = definition(old, source())
+    del before["valid_from"]
+    made = planned_history(history("created_at", columns=CREATED_AT), old, definition=before)
+    assert action_of(made) == "change"
+    assert made.table.definition["valid_from"] == "created_at"
+
+
+def test_columns_of_a_history_by_sql_are_known_though_an_older_flowctl_recorded_it():
+    spec = sql_table("orders", mode="scd2", key=("id",), valid_from="updated_at")
+    before = definition(spec, None)
+    del before["valid_from"]
+    assert is_recorded(before, definition(spec, None))
+    assert not is_recorded({}, definition(spec, None))
+    assert not is_recorded({**before, "key": ["amount"]}, definition(spec, None))
+
+
+def test_the_order_of_a_historys_key_is_no_change():
+    made = planned_history(history(key=("amount", "id")), history(key=("id", "amount")))
+    assert action_of(made) == "change"
+    made = planned_history(history(key=("amount", "id")), history(key=("id", "amount")), REFRESH)
+    assert not made.write_full
+    made = planned_history(history(key=("id",)), history(key=("id", "amount")))
+    assert made.reason == 'the definition changed: key: ["id", "amount"] → ["id"]'
+
+
+def test_the_order_of_the_columns_that_are_left_out_or_taken_is_no_change():
+    for kind in ("exclude", "include"):
+        before, after = (
+            table(columns=ColumnRules(**{kind: names})) for names in (("id", "updated_at"), ("updated_at", "id"))
+        )
+        old, new = definition(before, None), definition(after, None)
+        assert not differences(old, new) and is_recorded(old, new)
+        fewer = definition(table(columns=ColumnRules(**{kind: ("id",)})), None)
+        assert differences(old, fewer) == (f'columns.{kind}: ["id", "updated_at"] → ["id"]',)
+
+
+def test_the_order_of_a_key_that_a_message_may_have_is_a_change():
+    old, new = (definition(table(key=key), None) for key in (("id", "amount"), ("amount", "id")))
+    assert differences(old, new) == ('key: ["id", "amount"] → ["amount", "id"]',)
