@@ -116,6 +116,7 @@ def adopt_target(spec: Spec, table_id: str, position: str | None, yes: bool) -> 
     """Take sequence number, position and schema from the target as it is, and the definition that its rows were written
     under from state. Touches no data."""
     from flowctl.plan.case import Case
+    from flowctl.plan.former_ids import left_behind
     from flowctl.plan.planning import observe_table
     from flowctl.plan.restored import unfinished_restoration
     from flowctl.run.adopt import adopt
@@ -135,7 +136,8 @@ def adopt_target(spec: Spec, table_id: str, position: str | None, yes: bool) -> 
                 f"{table.target} does not exist", hint="Run `flowctl apply`: it creates the table", mark=table.mark
             )
         before = document.table(table_id)
-        case = Case(table, observed, before, ddl, spec_path=spec.argument)
+        left = left_behind(spec.tables, document)
+        case = Case(table, observed, before, ddl, spec_path=spec.argument, left=left)
         if (stop := unfinished_restoration(case)) is not None:
             raise StoppedByPolicy(stop.reason, hint=stop.hint, mark=table.mark)
         adoption = adopt(document, case, place.store)
@@ -151,7 +153,10 @@ def adopt_target(spec: Spec, table_id: str, position: str | None, yes: bool) -> 
         if table.mode == "append" and not place.stream and adopted.table(table_id).position is None:
             files = "; `now` skips the files that exist now" if observed.positions == "files" else ""
             hint = f"Give --position: what is below it is not read; `beginning` reads all{files}"
-            raise UsageError(f"{table.target} has no record of its position", hint=hint)
+            what = f"{table.target} has no record of its position"
+            if (other := adoption.other) is not None:
+                what = other.told(table.target)
+            raise UsageError(what, hint=hint)
         return adopted
 
     return write_change(spec, "adopt", change, yes=yes, place=place)

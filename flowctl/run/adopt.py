@@ -15,6 +15,7 @@ from flowctl.plan import definition as definitions
 from flowctl.plan.acceptance import current, written_under
 from flowctl.plan.case import Case
 from flowctl.plan.fills import columns_to_record
+from flowctl.plan.former_ids import OtherId, appended_since
 from flowctl.state import document as documents
 from flowctl.state.document import StateDocument, TableState
 from flowctl.state.former import Former, former_of_target, former_state
@@ -24,10 +25,12 @@ from flowctl.state.streams import with_adopted
 
 @dataclass(frozen=True)
 class Adoption:
-    """``is_another``: what was recorded is of another target, so the position is unknown."""
+    """``is_another``: what was recorded is of another target, so the position is unknown. So it is if ``other`` has
+    appended to this one since."""
 
     document: StateDocument
     is_another: bool
+    other: OtherId | None = None
 
 
 def adopt(before: StateDocument, case: Case, store: StateStore) -> Adoption:
@@ -35,10 +38,11 @@ def adopt(before: StateDocument, case: Case, store: StateStore) -> Adoption:
     if state does not know it any more, one for which the plan stops is assumed."""
     target, commit, state = case.observed.target, case.observed.commit, case.state
     assert target is not None, "there is something to adopt"
+    other = appended_since(case)
     former = _former(store, before.lineage, commit)
     is_another = _is_of_another(case, target, former)
     document = documents.adopt(
-        before, case.table.id, target, commit, columns_to_record(case), keeps_position=not is_another
+        before, case.table.id, target, commit, columns_to_record(case), keeps_position=not is_another and other is None
     )
     document = with_adopted(before, document, case.table.id)
     states: tuple[TableState, ...] = ()
@@ -51,7 +55,10 @@ def adopt(before: StateDocument, case: Case, store: StateStore) -> Adoption:
         states = (*(replace(state, definition=one) for one in written_under(state)), *former.states)
     if states:
         document, _ = with_former_definition(document, case, states)
-    return Adoption(document, is_another)
+    if other is not None:  # from here on, this table is the one that has appended last
+        taken = replace(document.table(case.table.id), last_run=other.last_run)
+        document = documents.with_table(document, case.table.id, taken)
+    return Adoption(document, is_another, other)
 
 
 def with_former_definition(

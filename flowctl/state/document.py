@@ -290,7 +290,7 @@ def with_definition_accepted(
 
 
 def reset(document: StateDocument, table_id: str) -> StateDocument:
-    """``state reset``: discards everything except the sequence number and its owner."""
+    """``state reset``: discards everything except the sequence number, its owner and its run."""
     return _with_tables(document, {table_id: _only_number(document.table(table_id))})
 
 
@@ -371,6 +371,7 @@ def _only_number(before: TableState) -> TableState:
         seq=before.seq,
         intent_id=before.intent_id,
         target_id=before.target_id,
+        last_run=before.last_run,
         intent=before.intent,
         given_up=before.intent is not None,
         highest=before.highest,

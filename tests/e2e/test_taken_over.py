@@ -80,3 +80,47 @@ def test_a_target_from_before_another_to_does_not_get_the_others_position(flow: 
     insert(flow, 4)
     flow.apply()
     assert ids(flow) == [1, 2, 3, 4]
+
+
+def test_a_backup_from_before_another_mode_stops(flow: Flow) -> None:
+    define(flow, "append")
+    flow.apply()
+    backup = (flow.folder / "dst.db").read_bytes()
+    define(flow, MERGE)
+    flow.apply("--full-refresh", "ev")
+    (flow.folder / "dst.db").write_bytes(backup)
+    assert "state adopt" in hint(flow)
+    state(flow, "adopt")
+    assert "--full-refresh ev" in hint(flow)
+    flow.apply("--full-refresh", "ev")
+    assert ids(flow) == [1]
+
+
+def test_a_rollback_does_not_make_a_merge_of_a_history(flow: Flow) -> None:
+    define(flow, MERGE)
+    flow.apply()
+    before = serial(flow)
+    define(flow, HISTORY)
+    flow.apply("--full-refresh", "ev")
+    define(flow, MERGE)
+    state(flow, "rollback", "--to", str(before))
+    assert "it cannot continue from here: the target holds a history" in hint(flow)
+
+
+def test_append_under_a_former_id_continues_where_it_is_told(flow: Flow) -> None:
+    define(flow, "append")
+    flow.apply()
+    define(flow, "append", id="events")
+    assert "--position" in state(flow, "adopt", id="events", expect=64)
+    state(flow, "adopt", "--position", "1", id="events")
+    insert(flow, 2)
+    flow.apply()
+    define(flow, "append")
+    insert(flow, 3)
+    assert "--position" in hint(flow)
+    assert "events has appended to dst:ev since, up to 2" in state(flow, "adopt", expect=64)
+    state(flow, "adopt", "--position", "2")
+    flow.apply()
+    assert ids(flow) == [1, 2, 3]
+    define(flow, "append", id="events")
+    assert "state adopt" in hint(flow, "events")

@@ -96,3 +96,14 @@ def test_a_number_that_state_does_not_have_was_written_under_what_it_has(store: 
     """The state was restored from a backup, and the mode of the spec is another one now."""
     made = adopted(store, ORDERS, committed(5, "i5", NEW), run_of(APPENDED, 3))
     assert (made.document.table("orders").seq, made.document.table("orders").definition["mode"]) == (5, "append")
+
+
+def test_a_table_that_has_its_former_id_again_does_not_append_from_its_own_last_position(store: StateStore) -> None:
+    own = run_of(APPENDED, 3, last_run="20261119T221004Z-aaaaaa")
+    other = run_of(APPENDED, 4, last_run="20261120T061533Z-aaaaaa")
+    document = store.write(StateDocument(LINEAGE, tables={"orders": own, "sales": other}))
+    seen = observed(target=target(), commit=committed(3, "i3", OLD))
+    made = adopt(document, Case(APPENDED, seen, own, LAKE, left={"sales": other}), store)
+    state = made.document.table("orders")
+    assert (made.is_another, made.other and made.other.id) == (False, "sales")
+    assert (state.position, state.last_run, state.definition["mode"]) == (None, other.last_run, "append")

@@ -174,7 +174,7 @@ def test_reset_forgets_all_but_the_number_and_whose_it_is() -> None:
     table = documents.reset(before, "orders").table("orders")
     kept = before.table("orders")
     assert table == documents.TableState(
-        seq=1, intent_id=kept.intent_id, target_id=kept.target_id, highest=kept.highest
+        seq=1, intent_id=kept.intent_id, target_id=kept.target_id, highest=kept.highest, last_run=kept.last_run
     )
     assert table.forgotten
     assert table.next_seq == 2
