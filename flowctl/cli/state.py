@@ -112,14 +112,15 @@ def reset(spec: Spec, table_ids: tuple[str, ...], yes: bool) -> int:
     help="Where to continue, if the target has no record of it; as for `state set`, or `now` for files.",
 )
 @yes_option
-def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
-    """Take sequence number, position and schema from the target as it is. Touches no data."""
+def adopt_target(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
+    """Take sequence number, position and schema from the target as it is, and the definition that its rows were written
+    under from state. Touches no data."""
     from flowctl.plan.case import Case
-    from flowctl.plan.fills import columns_to_record
+    from flowctl.plan.former_ids import left_behind
     from flowctl.plan.planning import observe_table
     from flowctl.plan.restored import unfinished_restoration
+    from flowctl.run.adopt import adopt
     from flowctl.state import document as documents
-    from flowctl.state.streams import with_adopted
 
     place = place_of_table(spec, table_id)
     if place.stream and position is not None:
@@ -135,24 +136,27 @@ def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
                 f"{table.target} does not exist", hint="Run `flowctl apply`: it creates the table", mark=table.mark
             )
         before = document.table(table_id)
-        case = Case(table, observed, before, ddl, spec_path=spec.argument)
+        left = left_behind(spec.tables, document)
+        case = Case(table, observed, before, ddl, spec_path=spec.argument, left=left)
         if (stop := unfinished_restoration(case)) is not None:
             raise StoppedByPolicy(stop.reason, hint=stop.hint, mark=table.mark)
-        columns = columns_to_record(case)
-        adopted = documents.adopt(document, table_id, observed.target, observed.commit, columns)
+        adoption = adopt(document, case, place.store)
+        adopted = adoption.document
         if position is not None:
             column = observed.source.column(table.cursor.column) if observed.source and table.cursor else None
             if position == "now" and observed.positions == "files" and observed.watermark is not None:
                 given = observed.watermark.position
             else:
                 given = _position(spec, table_id, before, position, table, column.type if column else None)
-            return documents.with_position(adopted, table_id, given)
-        if place.stream:
-            return with_adopted(document, adopted, table_id)
-        if table.mode == "append" and adopted.table(table_id).position is None:
+            again = adoption.is_another and table.mode == "append"  # what the record says is of another target
+            return documents.with_position(adopted, table_id, given, append_again=again)
+        if table.mode == "append" and not place.stream and adopted.table(table_id).position is None:
             files = "; `now` skips the files that exist now" if observed.positions == "files" else ""
             hint = f"Give --position: what is below it is not read; `beginning` reads all{files}"
-            raise UsageError(f"{table.target} has no record of its position", hint=hint)
+            what = f"{table.target} has no record of its position"
+            if (other := adoption.other) is not None:
+                what = other.told(table.target)
+            raise UsageError(what, hint=hint)
         return adopted
 
     return write_change(spec, "adopt", change, yes=yes, place=place)
@@ -164,15 +168,16 @@ def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
 @stream_option
 @yes_option
 def rollback(spec: Spec, serial: int, stream: str | None, yes: bool) -> int:
-    """Write a new version with an older one's positions, definitions and schemas. Sequence numbers do not fall."""
-    from flowctl.state import document as documents
+    """Write a new version with an older one's positions and schemas. Sequence numbers do not fall, and the definitions
+    that rows were written under since then stay."""
+    from flowctl.state.rollback import roll_back
     from flowctl.state.streams import with_rolled_back
 
     place = place_of_stream(spec, stream)
 
     def change(document: StateDocument) -> StateDocument:
         then = place.store.read_serial(serial)
-        return with_rolled_back(document, documents.roll_back(document, then), then)
+        return with_rolled_back(document, roll_back(document, then), then)
 
     return write_change(spec, "rollback", change, yes=yes, place=place)
 

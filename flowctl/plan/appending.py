@@ -24,6 +24,7 @@ from flowctl.observe.world import PositionKind
 from flowctl.plan.case import Case
 from flowctl.plan.commands import BLANK
 from flowctl.plan.finding import Stop
+from flowctl.plan.former_ids import appended_since
 from flowctl.text import counted
 
 #: What a table's position consists of.
@@ -60,10 +61,14 @@ def appending_twice(case: Case) -> Stop | None:
     kind = kind_of(case.definition, case.observed.positions)
     if kind not in ("cursor", "files", "offsets", "version") or case.observed.target is None:
         return None  # the others append everything in every run, as the spec explicitly requests
+    replaced = f"replace the content with --full-refresh {case.table.id}"
+    if (other := appended_since(case)) is not None:
+        adopt = case.state_command("adopt", "--position", BLANK)
+        reason = f"{other.told(case.table.target)}: appending again would double its rows"
+        return Stop(reason, f"Give the position that the target has come to with {adopt}, or {replaced}", "mode")
     written = commit.position if commit else None
     if not _behind(case, kind, state.position, written):
         return None
-    replaced = f"replace the content with --full-refresh {case.table.id}"
     if written is not None and is_of_kind(written, kind):
         way = f"Take the target's position with {case.state_command('adopt')}"
         rest = f"{replaced}, or append them all the same with --append-again of `flowctl state set`"

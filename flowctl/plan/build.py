@@ -34,6 +34,7 @@ from flowctl.observe.world import World
 from flowctl.plan import reading, recovery
 from flowctl.plan.case import Case
 from flowctl.plan.commands import state_command
+from flowctl.plan.former_ids import left_behind
 from flowctl.plan.how import how
 from flowctl.plan.stops import first_stop
 from flowctl.plan.streams import StreamCase, former_stream, plan_stream
@@ -52,13 +53,13 @@ def build(spec: Spec, resolved: Resolved, world: World, options: PlanOptions) ->
     tables no longer in the spec."""
     steps: list[Step] = []
     last: dict[str, StreamStep] = {}
-    taken = shared_places(world.places)
+    taken, left = shared_places(world.places), left_behind(resolved.tables, world.state)
     streams = tuple(_streams(spec, resolved, world, taken))
     for stream in streams:
         last |= {step.id: step for step in stream.steps}
     for table in resolved.tables:
         if table.id in resolved.selected and not stream_of(table):
-            case = case_of(spec, table, resolved, world, last, taken)
+            case = replace(case_of(spec, table, resolved, world, last, taken), left=left)
             is_after = any(isinstance(step, Advance) for step in case.upstream.values())
             steps += (_after_stream(step) if is_after else step for step in steps_for(case, world.at, options.estimate))
             last[table.id] = steps[-1]
@@ -80,8 +81,9 @@ def build(spec: Spec, resolved: Resolved, world: World, options: PlanOptions) ->
 
 def _streams(spec: Spec, resolved: Resolved, world: World, taken: Mapping[str, str]) -> Iterator[StreamPlan]:
     for name, seen in world.streams.items():
+        left = left_behind(resolved.tables, seen.state)
         cases = [
-            case_of(spec, table, resolved, world, {}, taken)
+            replace(case_of(spec, table, resolved, world, {}, taken), left=left)
             for table in resolved.tables
             if table.id in resolved.selected and stream_of(table) == name
         ]

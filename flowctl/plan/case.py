@@ -28,10 +28,11 @@ class Case:
     be found there (:func:`flowctl.plan.upstream.columns_found`), ``sequences`` its sequence number after this plan is
     applied (0: never loaded). ``ddl`` is None only if the target was not observed. ``shared`` describes a conflict over
     the target's place (empty: none), ``owner`` is the other table whose target this one is, by what is recorded
-    (empty: none), ``refused_name`` why the table's name is refused and what to do. ``spec_path`` is
-    the spec as named in commands in hints. ``undecoded``: the form in which source and target, being of one kind, can
-    exchange rows without decoding them; empty if there is none. ``resnapshots``: the table of a stream is read in full,
-    though its target exists. ``backfill``: the range that is read, instead of what is new."""
+    (empty: none), ``left`` the recorded tables that write to their targets no more, ``refused_name`` why the table's
+    name is refused and what to do. ``spec_path`` is the spec as named in commands in hints. ``undecoded``: the form in
+    which source and target, being of one kind, can exchange rows without decoding them; empty if there is none.
+    ``resnapshots``: the table of a stream is read in full, though its target exists. ``backfill``: the range that is
+    read, instead of what is new."""
 
     table: TableSpec
     observed: Observed
@@ -49,6 +50,7 @@ class Case:
     resnapshots: bool = False
     shared: str = ""
     owner: str = ""
+    left: Mapping[str, TableState] = field(default_factory=dict)
     refused_name: tuple[str, str] | None = None
 
     @property

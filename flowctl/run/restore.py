@@ -16,10 +16,10 @@ from flowctl.connectors.restoration import Restorable, Restoration
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.commit import Commit
 from flowctl.observe.asking import Connections
-from flowctl.plan import definition as definitions
 from flowctl.plan.case import Case
 from flowctl.plan.fills import columns_to_record
 from flowctl.plan.planning import observe_table
+from flowctl.run.adopt import with_former_definition
 from flowctl.run.opening import take_table_lease
 from flowctl.spec.spec import Spec, TableSpec
 from flowctl.state import document as documents
@@ -116,18 +116,14 @@ def _is_current(document: StateDocument, found: Restoration) -> bool:
 
 def _adopted(before: StateDocument, case: Case, found: Restoration, former: Former) -> tuple[StateDocument, str]:
     """The state afterwards, with the definition under which the content was committed; and what the user must know
-    of it. If state does not know it any more, one that the next plan stops for is assumed: a position means nothing
-    under another definition, and rows would be lost."""
-    table_id, target = case.table.id, str(case.table.target)
-    columns = columns_to_record(case)
+    of it."""
+    table_id, columns = case.table.id, columns_to_record(case)
     document = documents.adopt(before, table_id, found.after, found.commit, columns)
     document = with_adopted(before, document, table_id)
     number = found.origins[0].seq
     if not former.states:
         return document, f"of sequence number {number} is not recorded: the next plan takes that of the spec"
-    maybe = (documents.with_definition_of(document, table_id, one, target) for one in former.states)
-    changes = [(one, definitions.differences(one.table(table_id).definition, case.definition)) for one in maybe]
-    document, changed = next((one for one in changes if one[1]), changes[0])
+    document, changed = with_former_definition(document, case, former.states)
     stops = f"{'; '.join(changed)}: the next plan stops" if changed else ""
     if former.is_known:
         return document, stops and f"was another one, {stops}"

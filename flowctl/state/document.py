@@ -291,17 +291,25 @@ def with_definition_accepted(
 
 
 def reset(document: StateDocument, table_id: str) -> StateDocument:
-    """``state reset``: discards everything except the sequence number and its owner."""
+    """``state reset``: discards everything except the sequence number, its owner and its run."""
     return _with_tables(document, {table_id: _only_number(document.table(table_id))})
 
 
 def adopt(
-    document: StateDocument, table_id: str, info: TableInfo, commit: Commit | None, columns: tuple[Column, ...]
+    document: StateDocument,
+    table_id: str,
+    info: TableInfo,
+    commit: Commit | None,
+    columns: tuple[Column, ...],
+    *,
+    keeps_position: bool = True,
 ) -> StateDocument:
     """``state adopt``: takes sequence number and position from the target. ``commit`` None: the target has no record
-    of this lineage, and the position stays. ``columns`` are the target's columns that flowctl writes. New sequence
-    numbers still start above the highest ever used."""
+    of this lineage, and the position stays. ``columns`` are the target's columns that flowctl writes.
+    ``keeps_position`` False: both positions are of another target. New sequence numbers still start above the highest
+    ever used."""
     before = document.table(table_id)
+    position = commit.position if commit and (commit.position or not commit.void) else before.position
     committed = commit is not None and before.intent is not None and commit.intent_id == before.intent.id
     if commit is not None:
         before = _with_letters_settled(before, commit)
@@ -316,7 +324,7 @@ def adopt(
                 before,
                 seq=commit.seq if commit else 0,
                 intent_id=commit.intent_id if commit else "",
-                position=commit.position if commit and (commit.position or not commit.void) else before.position,
+                position=position if keeps_position else None,
                 definition={},
                 accepted=(),
                 append_again=False,
@@ -344,30 +352,6 @@ def with_definition_of(document: StateDocument, table_id: str, then: TableState,
     return _with_tables(document, {table_id: changed})
 
 
-def roll_back(current: StateDocument, old: StateDocument) -> StateDocument:
-    """``state rollback``: takes positions, definitions and schemas from ``old``; sequence numbers and their owners from
-    whichever document has the higher ones. Pending intents are kept as abandoned. Tables unknown to ``old`` keep only
-    their sequence number."""
-    tables = {}
-    for table_id in sorted({*current.tables, *old.tables}):
-        now, then = current.table(table_id), old.table(table_id)
-        newest = max(now, then, key=lambda state: state.seq)
-        tables[table_id] = replace(
-            then,
-            seq=newest.seq,
-            intent_id=newest.intent_id,
-            target_id=newest.target_id,
-            target_version=newest.target_version,
-            intent=now.intent,
-            given_up=now.intent is not None,
-            append_again=False,
-            highest=max(now.next_seq, then.next_seq) - 1,
-            replay=now.replay,
-            passed=tuple(dict.fromkeys((*now.passed, *then.passed))),
-        )
-    return replace(current, tables=tables)
-
-
 def _with_number(before: TableState, commit: Commit, run_id: str) -> TableState:
     finished = before.intent is None or commit.seq >= before.intent.seq
     return replace(
@@ -388,6 +372,7 @@ def _only_number(before: TableState) -> TableState:
         seq=before.seq,
         intent_id=before.intent_id,
         target_id=before.target_id,
+        last_run=before.last_run,
         intent=before.intent,
         given_up=before.intent is not None,
         highest=before.highest,

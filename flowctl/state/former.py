@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from flowctl.errors import AbortRun
@@ -42,6 +42,12 @@ def former_state(store: StateStore, lineage: str, origins: Sequence[Commit]) -> 
         if (known := committed.get(one.name) or begun.get(one.name)) is not None:
             return Former((known,), is_known=True)
     return Former(tuple(one for one in (later, earlier) if one is not None), is_known=False)
+
+
+def former_of_target(store: StateStore, lineage: str, table_id: str, is_it: Callable[[str], bool]) -> TableState | None:
+    """The newest state of the table in which its target was the one whose id ``is_it`` knows."""
+    states = (document.table(table_id) for document in _newest_first(store, lineage))
+    return next((one for one in states if one.definition and is_it(one.target_id)), None)
 
 
 def _newest_first(store: StateStore, lineage: str) -> Iterator[StateDocument]:

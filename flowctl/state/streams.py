@@ -124,14 +124,18 @@ def with_rolled_back(before: StateDocument, document: StateDocument, then: State
     if stream is None:
         return document
     moved = [id for id, state in document.tables.items() if state.position != before.table(id).position]
-    reached = {id: number for id in moved if (number := applied(then, id)) is not None}
-    return replace(document, stream=with_apart(stream, {**stream.apart, **reached}))
+    lost = [id for id in moved if document.table(id).position is None]
+    reached = {id: number for id in moved if id not in lost and (number := applied(then, id)) is not None}
+    document = replace(document, stream=with_apart(stream, {**stream.apart, **reached}))
+    return without_positions(document, lost)
 
 
 def with_adopted(before: StateDocument, document: StateDocument, table_id: str) -> StateDocument:
     """``document``, in which the table has the position that its target records: an earlier one if that was
-    restored."""
+    restored. Without a position, it is read in full."""
     stream, position = document.stream, document.table(table_id).position
+    if stream is not None and position is None:
+        return without_positions(document, [table_id])
     if stream is None or position == before.table(table_id).position or not isinstance(position, LandedPosition):
         return document
     return replace(document, stream=with_apart(stream, {**stream.apart, table_id: position.batch}))

@@ -15,6 +15,7 @@ from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.state import document as documents
 from flowctl.state.document import StateDocument, new_document
 from flowctl.state.letters import PassedLetters, Replay, passed_at
+from flowctl.state.rollback import roll_back
 from flowctl.state.streams import resnapshot
 from tests.state.examples import DEFINITION, ID, RECORDED, UPDATED_AT, at, commit_of, committed, intent
 
@@ -61,7 +62,7 @@ def test_letters_are_read_again_until_a_commit_has_read_them() -> None:
     assert (void.table("orders").replay, void.table("orders").passed) == (REPLAY, ())
     done, settled = documents.with_commit(document, commit_of(document, "orders"), RECORDED), (PassedLetters(1, 2),)
     assert (done.table("orders").replay, done.table("orders").passed) == (None, settled)
-    assert documents.roll_back(done, kept).table("orders").passed == settled
+    assert roll_back(done, kept).table("orders").passed == settled
     assert documents.reset(done, "orders").table("orders").passed == settled
     given_up = documents.with_definition_accepted(document, "orders")  # and then it turns out to be committed
     late = documents.with_commit(given_up, commit_of(document, "orders"), RECORDED)
@@ -173,7 +174,7 @@ def test_reset_forgets_all_but_the_number_and_whose_it_is() -> None:
     table = documents.reset(before, "orders").table("orders")
     kept = before.table("orders")
     assert table == documents.TableState(
-        seq=1, intent_id=kept.intent_id, target_id=kept.target_id, highest=kept.highest
+        seq=1, intent_id=kept.intent_id, target_id=kept.target_id, highest=kept.highest, last_run=kept.last_run
     )
     assert table.forgotten
     assert table.next_seq == 2
@@ -199,21 +200,21 @@ def test_an_accepted_definition_is_kept_until_a_commit_records_it() -> None:
 def test_rollback_takes_the_old_position_and_the_new_number() -> None:
     old = committed(new_document(), "orders", 18)
     now = committed(committed(old, "orders", 19), "orders", 20)
-    table = documents.roll_back(now, old).table("orders")
+    table = roll_back(now, old).table("orders")
     assert (table.seq, table.position, table.intent_id) == (3, at(18), now.table("orders").intent_id)
 
 
 def test_rollback_keeps_the_numbers_of_tables_the_old_version_does_not_know() -> None:
     old = committed(new_document(), "orders", 18)
     now = committed(old, "customers", 19)
-    table = documents.roll_back(now, old).table("customers")
+    table = roll_back(now, old).table("customers")
     assert (table.seq, table.forgotten) == (1, True)
 
 
 def test_rollback_keeps_a_pending_intent_to_be_given_up() -> None:
     old = committed(new_document(), "orders", 18)
     now = documents.with_intents(old, {"orders": intent(2, 20)})
-    table = documents.roll_back(now, old).table("orders")
+    table = roll_back(now, old).table("orders")
     assert table.intent == now.table("orders").intent
     assert (table.given_up, table.next_seq) == (True, 3)
 
@@ -297,7 +298,7 @@ class Numbers(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def roll_back(self, data: st.DataObject) -> None:
-        self.become(documents.roll_back(self.document, data.draw(st.sampled_from(self.versions))))
+        self.become(roll_back(self.document, data.draw(st.sampled_from(self.versions))))
 
     @rule(data=st.data())
     def adopt(self, data: st.DataObject) -> None:

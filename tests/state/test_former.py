@@ -11,6 +11,7 @@ from flowctl.model.commit import Commit
 from flowctl.state import document as documents
 from flowctl.state.document import StateDocument
 from flowctl.state.former import former_state
+from flowctl.state.rollback import roll_back
 from flowctl.state.store import StateStore
 from tests.state.examples import DEFINITION, RECORDED, commit_of, committed, intent
 from tests.storage.stores import StoreAddress
@@ -54,7 +55,7 @@ def test_it_is_that_of_the_number_whatever_was_accepted_since(store: StateStore)
     first = with_run(store, DEFINITION)
     accept(store)
     second = with_run(store, BY_ID)
-    store.write(documents.roll_back(store.read(), store.read_serial(2)))  # has the definition of the first again
+    store.write(roll_back(store.read(), store.read_serial(2)))  # has the definition of the first again
     assert cursors(store, first) == (["updated_at"], True)
     assert cursors(store, second) == (["id"], True)
 
