@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 @dataclass
 class Rounds:
     """``failed`` are the tables that take no changes in the rest of this pass. ``has_dropped``: some wait to be read in
-    full again."""
+    full again. ``is_outdated``: some wait for another plan, which knows their columns."""
 
     on: StreamRun
     failed: set[str] = field(default_factory=set)
     has_dropped: bool = False
+    is_outdated: bool = False
     _cuts: dict[str, cuts.Cuts] = field(default_factory=dict)
 
     def can_go_on(self) -> bool:
