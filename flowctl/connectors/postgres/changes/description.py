@@ -68,7 +68,8 @@ class _Published:
 @dataclass(frozen=True)
 class _Facts:
     """What only replication needs to know of a table. ``identity`` are the columns known of a row before its change,
-    ``hides_rows`` whether policies may hide rows from this user, ``below`` the tables that hold rows of it."""
+    ``long`` those whose values may lie apart from the row, ``hides_rows`` whether policies may hide rows from this
+    user, ``below`` the tables that hold rows of it."""
 
     schema: str
     name: str
@@ -76,6 +77,7 @@ class _Facts:
     is_logged: bool
     letter: str
     identity: tuple[str, ...]
+    long: tuple[str, ...]
     is_owned: bool
     hides_rows: bool
     below: tuple[Below, ...] = ()
@@ -213,11 +215,12 @@ def _facts(connection: psycopg.Connection[Any], infos: Mapping[ObjectName, Table
             is_logged=is_logged,
             letter=letter,
             identity=tuple(identity or ()),
+            long=tuple(long or ()),
             is_owned=is_owned,
             hides_rows=bool(infos[oids[oid]].extra["row_security"]),
             below=tuple(others.get(oid, ())),
         )
-        for oid, schema, name, kind, is_logged, letter, identity, is_owned in rows
+        for oid, schema, name, kind, is_logged, letter, identity, long, is_owned in rows
     }
 
 
@@ -231,6 +234,9 @@ _FACTS = f"""
                   WHERE i.indrelid = c.oid
                     AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END)
         END,
+        (SELECT array_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
+         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attstorage <> 'p'
+           AND (c.reltoastrelid <> 0 OR c.relkind = 'p')),
         pg_has_role(c.relowner, 'USAGE')
     FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = ANY (%s::oid[])
 """
@@ -251,6 +257,7 @@ def _as_streamed(info: TableInfo, facts: _Facts, published: _Published | None) -
         "filled": {**prefilled, **info.extra["filled"]},
         "replica_identity": facts.letter,
         "identity_columns": list(facts.identity),
+        "long_columns": list(facts.long),
         "row_filter": where,
         "undelivered": [column.name for column in info.columns if column.name in generated],
         "published": published.membership((facts.schema, facts.name)) if published else "",
