@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flowctl.changes.shape import is_long
 from flowctl.connectors.stream import StreamProblem
 from flowctl.model import types
 from flowctl.model.table_info import TableInfo
-from flowctl.model.types import Array, Decimal, Struct
+from flowctl.model.types import Array, Struct
 from flowctl.plan.case import Case
 from flowctl.plan.finding import Stop
 from flowctl.plan.partitions import Moved, moved_partitions
@@ -140,8 +141,7 @@ def _unsent(table: TableSpec, source: TableInfo) -> Stop | None:
         return None
     expressions = " ".join(table.columns.add.values()).lower()
     for column in source.columns:
-        is_long = column.type in (types.STRING, types.BINARY) or isinstance(column.type, Array | Decimal)
-        if is_long and column.name.lower() in expressions:
+        if is_long(column) and column.name.lower() in expressions:
             return Stop(
                 f'columns.add uses "{column.name}", whose value an update does not send if it is long and unchanged',
                 f"ALTER TABLE {source.object} REPLICA IDENTITY FULL, or compute it in a table by SQL over this one",
