@@ -13,6 +13,7 @@
     │   ├── AccessDenied           4   applies to every table of the connection; never retried
     │   ├── StatementRefused       4   a database does not understand a statement: often the spec's own SQL
     │   └── StoppedByPolicy        6   a guard or a policy stopped the table; nothing was written
+    │       └── AlteredSincePlan   6   another plan is needed, and enough
     └── TransientError             4   retried with backoff; after the last attempt the table fails
         └── WriteConflict          4   another writer was faster: no connection is to blame
 
@@ -131,6 +132,10 @@ class StatementRefused(TableError):
 
 class StoppedByPolicy(TableError):
     exit_code = ExitCode.STOPPED
+
+
+class AlteredSincePlan(StoppedByPolicy):
+    """A source does not have the columns with which the plan reads it."""
 
 
 class TransientError(FlowctlError):

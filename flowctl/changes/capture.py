@@ -51,6 +51,10 @@ class CaptureSink(ABC):
         """Ends the transaction; reading after ``position`` continues right behind it. May land a batch."""
 
     @abstractmethod
+    def abandon(self) -> None:
+        """Drops the open transaction: its end is not in the log, and never will be."""
+
+    @abstractmethod
     def pass_over(self, position: Position) -> None:
         """Between transactions: nothing up to ``position`` concerns this stream."""
 
@@ -98,6 +102,11 @@ class RowBuilder:
         self._ops.append(op)
         self._data += data
         self._ends.append(len(self._data))
+
+    def abandon(self, rows: int) -> None:
+        """Drops the open transaction, of which those behind the first ``rows`` are left."""
+        self._transactions.pop()
+        del self._shapes[rows:], self._ops[rows:], self._data[self._ends[rows] :], self._ends[rows + 1 :]
 
     def take(self) -> pa.RecordBatch:
         """All rows since the last call. A transaction that is still open continues with the next ones."""

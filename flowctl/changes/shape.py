@@ -7,9 +7,15 @@ import json
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from flowctl.model import codec
+from flowctl.model import codec, types
 from flowctl.model.codec import in_json
 from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.types import Array, Decimal
+
+
+def is_long(column: Column) -> bool:
+    """Whether values may be so long that they lie apart from the row."""
+    return column.type in (types.STRING, types.BINARY) or isinstance(column.type, Array | Decimal)
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,12 @@ class Shape:
         """Equal shapes have equal digests."""
         content = json.dumps(codec.to_json(self), ensure_ascii=False, sort_keys=True)
         return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The columns whose values an update may not send if they are long and unchanged: those that are not known of
+        a row before it."""
+        return tuple(column.name for column in self.columns if column.name not in self.old_columns and is_long(column))
 
     def at(self, name: str) -> int | None:
         """The place of a column."""

@@ -15,6 +15,7 @@ from flowctl.text import some
 if TYPE_CHECKING:
     from flowctl.spec.spec import Spec
     from flowctl.state.document import StateDocument
+    from flowctl.storage.landing import LandingLog
 
 
 @click.command("resnapshot")
@@ -120,6 +121,8 @@ def set_batch(spec: Spec, name: str, number: int, *, yes: bool) -> int:
         if batch is None:
             known = f"Batches {kept[0]} to {kept[-1]} are kept" if kept else "No batch is kept"
             raise UsageError(f"batch {number} of {place.stream} is not kept", hint=known)
+        for id in ids:
+            _require_sent(document, id, number, log)
         return rewound(document, ids, batch)
 
     return write_change(spec, "set", change, yes=yes, place=place)
@@ -144,3 +147,24 @@ def _require_rewindable(document: StateDocument, table_id: str, number: int) -> 
         raise UsageError(f"{table_id} waits for its snapshot", hint="Run `flowctl apply`")
     if number > reached:
         raise UsageError(f"{table_id} has come to batch {reached}, not to {number}", hint="Choose a lower batch")
+
+
+def _require_sent(document: StateDocument, table_id: str, number: int, log: LandingLog) -> None:
+    """A history takes values that an update has not sent from its current version, which is a later one than that of
+    the update if the batches after ``number`` are taken again."""
+    from flowctl.model.table_info import ObjectName
+    from flowctl.state.streams import applied
+
+    definition = document.table(table_id).definition
+    if definition.get("mode") != "scd2":
+        return
+    object = ObjectName(tuple(definition["from"]["object"]))
+    found = [batch.table(object) for batch in log.between(number, applied(document, table_id) or number)]
+    shapes = [log.shape(digest) for table in found if table is not None for digest in table.shapes.values()]
+    names = dict.fromkeys(name for shape in shapes for name in shape.left_out)
+    if names:
+        raise UsageError(
+            f"{table_id} is a history, and its updates may not have sent long values that were unchanged, of"
+            f" {some([*names])}: older versions would get those of the current one",
+            hint="Leave it where it is; REPLICA IDENTITY FULL lets later changes be taken again",
+        )

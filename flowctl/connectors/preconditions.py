@@ -8,28 +8,40 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flowctl.errors import StateConflict, StoppedByPolicy, TableError
+from flowctl.errors import AlteredSincePlan, StateConflict, StoppedByPolicy, TableError
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column, same_identity
+from flowctl.text import some
 
 if TYPE_CHECKING:
     from flowctl.connectors.target import WriteJob
 
 
 def require_unaltered(place: object, name: str, before: Column | None, now: Column | None) -> None:
-    """Raises :class:`StoppedByPolicy` unless the type of a column of ``place`` is, as the system writes it, what it was
-    when it was described (``before`` None: any); ``now`` None: the column no longer exists."""
+    """Raises :class:`AlteredSincePlan` unless the type of a column of ``place`` is, as the system writes it, what it
+    was when it was described (``before`` None: any); ``now`` None: the column no longer exists."""
     if now is None:
-        raise StoppedByPolicy(f"{place} has no column {name} any more", hint="Plan again")
+        raise AlteredSincePlan(f"{place} has no column {name} any more", hint="Plan again")
     if before is not None and before.native != now.native:
-        raise StoppedByPolicy(
+        raise AlteredSincePlan(
             f"column {name} of {place} was altered since the plan was made: "
             f"it is {now.native or 'of no type'}, it was {before.native or 'of no type'}",
             hint="Plan again",
         )
+
+
+def require_no_new_columns(
+    place: object, known: Collection[str], now: Iterable[str], takes: Callable[[str], bool]
+) -> None:
+    """Raises :class:`AlteredSincePlan` if ``place`` has a column ``now`` that was not ``known`` when it was described,
+    and that the table ``takes``: of the rows that are read, it would never get the values."""
+    if new := [name for name in now if name not in known and takes(name)]:
+        what = f"{place} has columns that came since the plan was made: {some(new)}"
+        raise AlteredSincePlan(what, hint="Plan again")
 
 
 def foreign_target(record: Commit, place: object) -> StoppedByPolicy:

@@ -94,17 +94,21 @@ class DirectMoment(Moment, ABC):
 
     @abstractmethod
     def snapshot(
-        self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
+        self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints, takes: Callable[[str], bool]
     ) -> AbstractContextManager[Snapshot]:
-        """Shows what committed before the moment, and nothing else."""
+        """Shows what committed before the moment, and nothing else. Raises :class:`AlteredSincePlan` if there is a
+        column that ``info`` does not tell of and the table ``takes``: changes after the moment do not have its
+        values."""
 
 
 class LandedMoment(Moment, ABC):
     """One whose tables this process alone reads, into the buffer."""
 
     @abstractmethod
-    def capture(self, relation: Relation, info: TableInfo) -> AbstractContextManager[Capture]:
-        """Shows what committed before the moment, and nothing else."""
+    def capture(
+        self, relation: Relation, info: TableInfo, takes: Callable[[str], bool]
+    ) -> AbstractContextManager[Capture]:
+        """As :meth:`DirectMoment.snapshot`."""
 
 
 class Decoder(ABC):

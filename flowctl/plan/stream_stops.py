@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flowctl.changes.shape import is_long
 from flowctl.connectors.stream import StreamProblem
 from flowctl.model import types
 from flowctl.model.table_info import TableInfo
-from flowctl.model.types import Array, Decimal, Struct
+from flowctl.model.types import Array, Struct
 from flowctl.plan.case import Case
 from flowctl.plan.finding import Stop
 from flowctl.plan.partitions import Moved, moved_partitions
@@ -33,6 +34,7 @@ def first_stream_stop(case: Case) -> Stop | None:
         or _deferrable_key(table, source)
         or _unknown_row(table, source)
         or _unsent(table, source)
+        or _kept_out(table, source)
     )
 
 
@@ -151,13 +153,11 @@ def _unknown_row(table: TableSpec, source: TableInfo) -> Stop | None:
 
 def _unsent(table: TableSpec, source: TableInfo) -> Stop | None:
     """An expression over a value that an update does not send, because it is long and unchanged, has no result."""
-    is_whole = source.extra.get("replica_identity") == "f" and not source.extra.get("identify_fully")
-    if is_whole or table.mode == "append":
+    if _is_whole(source) or table.mode == "append":
         return None
     expressions = " ".join(table.columns.add.values()).lower()
     for column in source.columns:
-        is_long = column.type in (types.STRING, types.BINARY) or isinstance(column.type, Array | Decimal)
-        if is_long and column.name.lower() in expressions:
+        if is_long(column) and column.name.lower() in expressions:
             return Stop(
                 f'columns.add uses "{column.name}", whose value an update does not send if it is long and unchanged',
                 f"{_identify_fully(source)}, or compute it in a table by SQL over this one",
@@ -166,9 +166,32 @@ def _unsent(table: TableSpec, source: TableInfo) -> Stop | None:
     return None
 
 
+def _is_whole(source: TableInfo) -> bool:
+    """Whether changes have all values of a row."""
+    return source.extra.get("replica_identity") == "f" and not source.extra.get("identify_fully")
+
+
 def _identify_fully(source: TableInfo) -> str:
     """Partitions have replica identities of their own."""
     return str(source.extra.get("identify_fully") or f"ALTER TABLE {source.object} REPLICA IDENTITY FULL")
+
+
+def _kept_out(table: TableSpec, source: TableInfo) -> Stop | None:
+    """A long value that an update does not send, because it is unchanged, comes from the target: which does not have
+    it if the row that brought it is in quarantine, but perhaps an older one."""
+    is_quarantined = any(check.on_fail == "quarantine" for check in table.expect)
+    if not is_quarantined or _is_whole(source) or table.mode == "append":
+        return None
+    key = source_key(table)
+    long = [name for name in source.extra.get("long_columns", ()) if table.columns.takes(name) and name not in key]
+    if not long:
+        return None
+    return Stop(
+        f"on_fail: quarantine keeps rows from the target, which has to have their long values: an update that leaves"
+        f" {some(long)} unchanged does not send them",
+        f"{_identify_fully(source)}, or use on_fail: fail or warn",
+        "expect",
+    )
 
 
 def stop_if_appended_again(case: Case) -> Stop | None:

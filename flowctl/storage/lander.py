@@ -115,6 +115,11 @@ class Lander(CaptureSink):
         if self._is_due():
             self._land_committed()
 
+    def abandon(self) -> None:
+        self._is_open = False
+        self._open_segments = []  # files that no manifest names
+        self._builder.abandon(self._committed_rows)
+
     def pass_over(self, position: Position) -> None:
         self._end = position
         if self._is_due():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from flowctl import crashpoints
 from flowctl.model.step import Advance
+from flowctl.model.table_info import ObjectName
 from flowctl.observe.relations import relation
 from flowctl.run import events
 from flowctl.run.attempt import TableResult
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
 @dataclass
 class Rounds:
     """``failed`` are the tables that take no changes in the rest of this pass. ``has_dropped``: some wait to be read in
-    full again."""
+    full again. ``is_outdated``: some wait for another plan, which knows their columns."""
 
     on: StreamRun
     failed: set[str] = field(default_factory=set)
     has_dropped: bool = False
+    is_outdated: bool = False
     _cuts: dict[str, cuts.Cuts] = field(default_factory=dict)
 
     def can_go_on(self) -> bool:
@@ -50,7 +52,7 @@ class Rounds:
                 return True
             lowest, stream = min(behind.values()), self._stream
             tables = [table for table in self.on.tables if behind.get(table.id) == lowest]
-            taken = fitting(self.on.log.between(lowest, stream.applied), self.on.stream)
+            taken = self._fitting(self.on.log.between(lowest, stream.applied), tables)
             done = self._take(tables, taken)
             self.on.change(with_apart(stream, {**stream.apart, **dict.fromkeys(done, taken[-1].batch)}))
         return False
@@ -60,8 +62,8 @@ class Rounds:
         if not self.can_go_on():
             return False
         stream = self._stream
-        taken = fitting(self.on.log.between(stream.applied, newest.batch), self.on.stream)
         tables = self._taking_part(apart=False)
+        taken = self._fitting(self.on.log.between(stream.applied, newest.batch), tables)
         done = self._take(tables, taken)
         if not self.can_go_on():
             return False
@@ -70,6 +72,25 @@ class Rounds:
         behind = {table.id: stream.applied for table in self.on.everyone if self._falls_behind(table, done, taken)}
         self.on.change(with_apart(replace(stream, applied=taken[-1].batch), {**behind, **stream.apart}))
         return True
+
+    def _fitting(self, batches: Sequence[LandedBatch], tables: Sequence[TableSpec]) -> list[LandedBatch]:
+        """As many of the first batches as one commit takes. A round has the columns of all its batches: one in which a
+        column is gone begins another, whose changes do not have it."""
+        taken = fitting(batches, self.on.stream)
+        objects, before = {relation(table).object for table in tables}, dict[ObjectName, set[str]]()
+        for at, batch in enumerate(taken):
+            landed = [table for table in batch.tables if table.object in objects]
+            shapes = [self.on.log.shape(digest) for table in landed for digest in table.shapes.values()]
+            there = [
+                (one.object, {column.name for column in one.columns})
+                for one in shapes
+                if not (one.ended or one.converted)
+            ]
+            if any(before.get(object, set()) - names for object, names in there):
+                return taken[:at]
+            for object, names in there:
+                before.setdefault(object, set()).update(names)
+        return taken
 
     def _take(self, tables: Sequence[TableSpec], taken: Sequence[LandedBatch]) -> list[str]:
         """The tables that now have these batches."""

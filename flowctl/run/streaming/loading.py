@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from flowctl import crashpoints
 from flowctl.connectors.stream import Moment
-from flowctl.errors import FlowctlError, TransientError
+from flowctl.errors import AlteredSincePlan, FlowctlError, TransientError
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition, Position, order_of
 from flowctl.model.step import Load
@@ -151,6 +151,7 @@ class Loading:
             self.on.reading = None
         again = {result.step.id for result in done if reading.may_be_repeated(result.error)}
         self.rounds.failed |= {result.step.id for result in done if not result.ok and result.step.id not in again}
+        self.rounds.is_outdated |= any(isinstance(result.error, AlteredSincePlan) for result in done)
         joined = {result.step.id for result in done if result.ok}
         if joined & {*self.on.stream_state.apart}:
             apart = {id: number for id, number in self.on.stream_state.apart.items() if id not in joined}

@@ -144,10 +144,11 @@ def open_moment(
     with ExitStack() as held:
         match moment:
             case DirectMoment():
-                yield MomentSnapshot(held.enter_context(moment.snapshot(spark, relation, own, table.read)), moment)
+                snapshot = moment.snapshot(spark, relation, own, table.read, table.columns.takes)
+                yield MomentSnapshot(held.enter_context(snapshot), moment)
             case LandedMoment():
-                capture = CaptureAtMoment(held.enter_context(moment.capture(relation, own)), moment)
-                yield LandedSnapshot(spark, capture, buffer, held.close)
+                capture = held.enter_context(moment.capture(relation, own, table.columns.takes))
+                yield LandedSnapshot(spark, CaptureAtMoment(capture, moment), buffer, held.close)
             case _:
                 raise TypeError(f"{type(moment).__name__} has no way to be read")
 

@@ -55,7 +55,7 @@ _LOOK = 0.5
 @dataclass(frozen=True)
 class Follow:
     """When a stream that is followed is planned again, by the monotonic clock: at ``until``, or at ``patience`` while
-    no table can take what is captured."""
+    no table can take what is captured, or one needs another plan."""
 
     until: float
     patience: float
@@ -173,7 +173,9 @@ class StreamRun:
         if self.follow is None:
             return False
         now = time.monotonic()
-        return rounds.has_dropped or now >= self.follow.until or (not goes_on and now >= self.follow.patience)
+        if not goes_on or rounds.is_outdated:
+            return rounds.has_dropped or now >= self.follow.patience
+        return rounds.has_dropped or now >= self.follow.until
 
     def _keep(self, rounds: Rounds) -> None:
         self.kept.prune(self.document, [table.id for table in self.everyone])

@@ -169,6 +169,7 @@ class Reader:
             self.progress.moved(file, offset)
             return
         elif kind == Kind.FORMAT:
+            self._abandon()
             self._opened = OpenedFile.of(event, self._file)
             self._identify(None)
         elif kind == Kind.GTID_LIST and not self._is_identified:
@@ -199,9 +200,17 @@ class Reader:
         self.progress.log, self._is_identified = str(here), True
 
     def _begin(self, event: Event, gtid: Gtid, *, has_begun: bool) -> None:
+        self._abandon()
         self._gtid, self._server, self._has_begun, self._is_sent = gtid, event.server, has_begun, False
         order = self.progress.order_of(gtid)
         self._at = gtid.at or event.at * _SECOND + self.progress.microsecond(order)
+
+    def _abandon(self) -> None:
+        """A server that was killed while it wrote a transaction into its log leaves it there without an end, and has
+        rolled it back."""
+        if self._gtid is not None and self._is_sent:
+            self.sink.abandon()
+        self._gtid, self._is_sent = None, False
 
     def _commit(self, event: Event) -> None:
         gtid = self._gtid

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -17,6 +17,7 @@ from flowctl.connectors.mysql import catalog
 from flowctl.connectors.mysql.changes import server
 from flowctl.connectors.mysql.client import Client, MysqlConnection
 from flowctl.connectors.mysql.source import MysqlCapture
+from flowctl.connectors.preconditions import require_no_new_columns
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.stream import LandedMoment
 from flowctl.errors import TransientError
@@ -37,12 +38,13 @@ class MysqlMoment(LandedMoment):
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def capture(self, relation: Relation, info: TableInfo) -> Iterator[MomentCapture]:
+    def capture(self, relation: Relation, info: TableInfo, takes: Callable[[str], bool]) -> Iterator[MomentCapture]:
         with self.turn, self.client.translated():
             _require_open(self.connection)
             comparisons = catalog.comparisons(self.connection)
             here = catalog.relation_columns(self.connection, relation) or ()
         by_name = {column.name: column for column in here}
+        require_no_new_columns(info.object, {column.name for column in info.columns}, by_name, takes)
         yield MomentCapture(relation, info, by_name, comparisons, self.connection, self.client, self.turn)
 
 

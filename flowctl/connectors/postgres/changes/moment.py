@@ -28,6 +28,7 @@ from flowctl.connectors.postgres.policies import hidden_from_stream
 from flowctl.connectors.postgres.reading import PostgresSnapshot
 from flowctl.connectors.postgres.snapshot import READER_SETTINGS, kept_alive, take_moment
 from flowctl.connectors.postgres.source import snapshot_of
+from flowctl.connectors.preconditions import require_no_new_columns
 from flowctl.connectors.source import Relation
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.stream import DirectMoment
@@ -58,12 +59,14 @@ class PostgresMoment(DirectMoment):
 
     @contextmanager
     def snapshot(
-        self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
+        self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints, takes: Callable[[str], bool]
     ) -> Iterator[PostgresSnapshot]:
         with self.client.connect() as connection:
             _import(connection, self.snapshot_id)
             _require_all_rows(connection, relation)
             held = take_moment(connection, relation, info.extra.get("kind"), is_foreign=False)
+            here = [name for name, _ in held.columns]  # `numbers` are those of all columns, also of ones not published
+            require_no_new_columns(info.object, info.extra["numbers"], here, takes)
             with (
                 kept_alive(held),
                 snapshot_of(self.client, held, spark, relation, info, hints, self.buffer) as snapshot,
