@@ -34,7 +34,6 @@ def first_stream_stop(case: Case) -> Stop | None:
         or _deferrable_key(table, source)
         or _unknown_row(table, source)
         or _unsent(table, source)
-        or _kept_out(table, source)
     )
 
 
@@ -174,24 +173,6 @@ def _is_whole(source: TableInfo) -> bool:
 def _identify_fully(source: TableInfo) -> str:
     """Partitions have replica identities of their own."""
     return str(source.extra.get("identify_fully") or f"ALTER TABLE {source.object} REPLICA IDENTITY FULL")
-
-
-def _kept_out(table: TableSpec, source: TableInfo) -> Stop | None:
-    """A long value that an update does not send, because it is unchanged, comes from the target: which does not have
-    it if the row that brought it is in quarantine, but perhaps an older one."""
-    is_quarantined = any(check.on_fail == "quarantine" for check in table.expect)
-    if not is_quarantined or _is_whole(source) or table.mode == "append":
-        return None
-    key = source_key(table)
-    long = [name for name in source.extra.get("long_columns", ()) if table.columns.takes(name) and name not in key]
-    if not long:
-        return None
-    return Stop(
-        f"on_fail: quarantine keeps rows from the target, which has to have their long values: an update that leaves"
-        f" {some(long)} unchanged does not send them",
-        f"{_identify_fully(source)}, or use on_fail: fail or warn",
-        "expect",
-    )
 
 
 def stop_if_appended_again(case: Case) -> Stop | None:

@@ -10,7 +10,7 @@ from flowctl import text
 from flowctl.connectors.source import ReadRequest
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target
 from flowctl.engine.spark_types import named
-from flowctl.errors import TableError
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition
 from flowctl.model.projection import Columns
@@ -45,6 +45,7 @@ def shaped_changes(rows: DataFrame, work: Staging) -> DataFrame:
     extra = [named(name).alias(name) for name in (OP_COLUMN, *helpers)]
     frame = batch.projected(rows, columns.projection, columns.source, extra)
     if not rows.where(f.col(KEPT).isNotNull()).isEmpty():
+        _require_all_rows(table)
         frame = _completed(frame, columns, table, target, emptied)
     if table.mode == "scd2":
         compared = [part.column for part in columns.projection if part.compared]
@@ -55,6 +56,19 @@ def shaped_changes(rows: DataFrame, work: Staging) -> DataFrame:
         )
     frame = _with_truncated(frame.drop(*helpers), work)
     return checks.with_reason(frame, table.expect, deletions_by=table.key)
+
+
+def _require_all_rows(table: TableSpec) -> None:
+    """Raises :class:`StoppedByPolicy` if the target may lack rows that earlier batches had: it then has an older value
+    than the one that an update did not send."""
+    if any(check.on_fail == "quarantine" for check in table.expect):
+        raise StoppedByPolicy(
+            f"updates of {table.source} did not send long values that are unchanged, and those of rows in quarantine "
+            f"are not in {table.target} (on_fail: quarantine)",
+            hint="Let the source send all values (ALTER TABLE … REPLICA IDENTITY FULL), or use on_fail: fail or warn; "
+            f"then read the table again: `flowctl state resnapshot … {table.id}`",
+            mark=table.mark,
+        )
 
 
 def truncated_at(work: Staging) -> int | None:

@@ -217,7 +217,6 @@ def _as_streamed(info: TableInfo, facts: Facts, published: _Published | None) ->
         "identify_fully": identify_all_by_all_columns(facts.table, partly) if partly else "",
         "immediate_keys": [list(key) for key in facts.immediate_keys],
         "deferrable_keys": [list(key) for key in facts.deferrable_keys],
-        "long_columns": list(facts.long),
         "row_filter": where,
         "undelivered": [column.name for column in info.columns if column.name in generated],
         "published": published.membership((facts.schema, facts.name)) if published else "",

@@ -32,9 +32,9 @@ class Identified:
 
 @dataclass(frozen=True)
 class Facts:
-    """``identity`` are the columns of its own replica identity, ``long`` those whose values may lie apart from the row,
-    ``hides_rows`` whether policies may hide rows from this user. ``below`` are the tables that hold rows of it, and
-    ``above`` those that it is a partition of. A deferrable key may be violated within a statement or a transaction."""
+    """``identity`` are the columns of its own replica identity, ``hides_rows`` whether policies may hide rows from this
+    user. ``below`` are the tables that hold rows of it, and ``above`` those that it is a partition of. A deferrable key
+    may be violated within a statement or a transaction."""
 
     schema: str
     name: str
@@ -42,7 +42,6 @@ class Facts:
     is_logged: bool
     letter: str
     identity: tuple[str, ...]
-    long: tuple[str, ...]
     is_owned: bool
     has_primary_key: bool
     hides_rows: bool
@@ -83,7 +82,6 @@ def facts_of(connection: psycopg.Connection[Any], infos: Mapping[ObjectName, Tab
             is_logged=is_logged,
             letter=letter,
             identity=tuple(identity or ()),
-            long=tuple(long or ()),
             is_owned=is_owned,
             has_primary_key=bool(infos[oids[oid]].primary_key),
             hides_rows=bool(infos[oids[oid]].extra["row_security"]),
@@ -92,16 +90,13 @@ def facts_of(connection: psycopg.Connection[Any], infos: Mapping[ObjectName, Tab
             deferrable_keys=tuple(tuple(key) for is_immediate, key in keys if not is_immediate),
             below=tuple(others.get(oid, ())),
         )
-        for oid, schema, name, kind, is_logged, letter, identity, long, is_owned, above, keys in rows
+        for oid, schema, name, kind, is_logged, letter, identity, is_owned, above, keys in rows
     }
 
 
 _FACTS = f"""
     SELECT c.oid::bigint, s.nspname, c.relname, c.relkind::text, c.relpersistence = 'p', c.relreplident::text,
         {REPLICA_IDENTITY},
-        (SELECT array_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
-         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attstorage <> 'p'
-           AND (c.reltoastrelid <> 0 OR c.relkind = 'p')),
         pg_has_role(c.relowner, 'USAGE'),
         (SELECT coalesce(json_agg(json_build_array(n.nspname, r.relname)), '[]')
          FROM pg_partition_ancestors(c.oid) a JOIN pg_class r ON r.oid = a.relid

@@ -173,13 +173,3 @@ def test_generated_columns_are_not_delivered(postgres_database: str, tmp_path: P
     found = look(postgres_database, tmp_path).tables[TABLE]
     assert found is not None and [column.name for column in found.columns] == ["id"]
     assert found.extra["undelivered"] == ["twice"]
-
-
-def test_columns_whose_values_may_lie_apart_from_the_row(postgres_database: str, tmp_path: Path) -> None:
-    """An update does not send such a value if it is unchanged. A table of short rows has none."""
-    run(
-        postgres_database, "CREATE TABLE t (id int PRIMARY KEY, code varchar(20), at timestamptz, price numeric(10, 2))"
-    )
-    assert look(postgres_database, tmp_path).tables[TABLE].extra["long_columns"] == []
-    run(postgres_database, "ALTER TABLE t ADD note text, ADD tags int[]")
-    assert look(postgres_database, tmp_path).tables[TABLE].extra["long_columns"] == ["code", "price", "note", "tags"]
