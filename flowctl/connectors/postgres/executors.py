@@ -179,7 +179,7 @@ class PartWriter:
         for (name, native), values in zip(self.typed, batch.columns, strict=True):
             if native == "uuid" and _is_rewritten(values):
                 why = "a value of it is not exactly uuid: it would be written otherwise"
-                raise RuntimeError(_refusal(name, why, "Change the value in the source, or the column to text"))
+                raise RuntimeError(_refusal(name, why, "Change the value in the source, or the column to `text`"))
         sink = pa.BufferOutputStream()
         csv.write_csv(batch, sink, csv.WriteOptions(include_header=False))
         text: bytes = sink.getvalue().to_pybytes()
@@ -305,8 +305,10 @@ def _message(error: psycopg.Error, guard: _Guard, done: str) -> str:
 
 
 def without_values(state: str, message: str) -> str:
-    """A server's message without what may be a value of a row. Other states quote names only."""
-    if state[:2] not in ("22", "38", "39", "P0", "XX") or any(text in message for text in _OWN_TEXTS):
+    """A server's message without what may be a value of a row. Other states quote names only, and some that belong to
+    these quote encodings or a time zone."""
+    is_named = state in ("22021", "22P05") or message.startswith('time zone "')
+    if is_named or state[:2] not in ("22", "38", "39", "P0", "XX") or any(text in message for text in _OWN_TEXTS):
         return message
     return re.sub(r'".*"', "…", message, flags=re.DOTALL)
 
@@ -320,6 +322,7 @@ def _is_rewritten(uuids: Any) -> bool:
 
 
 def _refusal(column: str, why: str, hint: str = "Fix the value, or leave such rows out with `where`") -> str:
+    """``hint`` must end with text in backticks, as in :func:`flowctl.connectors.refusal.refusal`."""
     return f'{PREFIX}column "{column}": {why} | {hint}'
 
 
