@@ -10,19 +10,15 @@ import pytest
 from tests.e2e.flows import Flow, sqlite_script
 from tests.e2e.targets import ENV, Databases, Kind, kinds_with, place
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.full]
 
 KILLED = -9
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("mode", ["append", "merge"])
-@pytest.mark.parametrize("kind", kinds_with("append"))
+@pytest.mark.parametrize(("kind", "mode"), [(kind, mode) for mode in ("append", "merge") for kind in kinds_with(mode)])
 def test_a_full_refresh_of_an_emptied_source_empties_the_target(
     kind: Kind, mode: str, tmp_path: Path, databases: Databases
 ) -> None:
-    if kind not in kinds_with(mode):
-        pytest.skip(f"{kind} has no mode {mode}")
     flow, target = Flow(tmp_path, ENV), place(kind, tmp_path, databases)
 
     def put(*ids: int) -> None:

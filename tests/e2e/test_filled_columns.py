@@ -11,6 +11,8 @@ import pytest
 
 from tests.e2e.flows import Flow, Row, postgres_rows, sqlite_rows, sqlite_script
 
+pytestmark = pytest.mark.full
+
 STOPPED = 6
 #: Made by somebody else, then adopted; and made by flowctl, then changed by somebody else.
 ADOPTED = {
@@ -77,7 +79,6 @@ class Shop(Flow):
             self.run("state", "adopt", "flow.yaml", name, "--yes", *more, expect=0)
 
 
-@pytest.mark.full  # three runs of Spark
 @pytest.mark.parametrize("kind", list(CONNECTIONS))
 def test_an_adopted_table_keeps_what_the_database_fills(kind: str, tmp_path: Path, postgres_database: str) -> None:
     shop = Shop(tmp_path, kind, postgres_database)
@@ -102,7 +103,6 @@ def test_an_adopted_table_keeps_what_the_database_fills(kind: str, tmp_path: Pat
         shop.target("UPDATE merged SET origin = NULL")  # still refused
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", list(CONNECTIONS))
 def test_columns_that_are_added_later_are_left_to_the_database(
     kind: str, tmp_path: Path, postgres_database: str
@@ -134,7 +134,6 @@ def test_columns_that_are_added_later_are_left_to_the_database(
     assert shop.rows("SELECT id, note, up, origin FROM merged") == filled
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", list(CONNECTIONS))
 def test_a_column_that_takes_no_value_stops_the_plan_until_it_is_left_out(
     kind: str, tmp_path: Path, postgres_database: str

@@ -14,7 +14,7 @@ from tests.e2e.restoring import Restored, with_commits
 from tests.e2e.target_place import TargetPlace
 from tests.e2e.targets import place
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.full]
 
 #: Where a restoration may be killed.
 POINTS = ("after_commit:versions", "in_commit:versions__observed", "after_commit:versions__observed")
@@ -33,7 +33,6 @@ def observed(made: Restored) -> list[Row]:
     return sorted(made.place.named("versions__observed").fetch(query), key=repr)
 
 
-@pytest.mark.full
 def test_a_restored_history_is_restored_again(lake: TargetPlace) -> None:
     made = with_commits(lake, "versions", 2)
     before = observed(made)
@@ -96,7 +95,6 @@ class Walk:
         self.made.flow.run("maintain", "flow.yaml", "--select", "versions", "--yes", expect=0)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("seed", range(3))
 def test_a_history_is_what_it_was_at_every_number(lake: TargetPlace, seed: int) -> None:
     walk = Walk(with_commits(lake, "versions", 1), random.Random(seed))

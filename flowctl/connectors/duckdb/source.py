@@ -44,13 +44,13 @@ class DuckdbSource(FileSource["duckdb.DuckDBPyConnection"]):
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """Tables only; views must be named explicitly. A pattern without a schema is one of tables in ``main``."""
-        schemas, names = (part.lower() for part in (MAIN, *pattern)[-2:])
+        schemas, names = map(self.fold, (MAIN, *pattern)[-2:])
         with self.reading() as connection:
             found = catalog.table_names(connection)
         return sorted(
             ObjectName((schema, name)[-len(pattern) :])
             for schema, name in found
-            if fnmatchcase(schema.lower(), schemas) and fnmatchcase(name.lower(), names)
+            if fnmatchcase(self.fold(schema), schemas) and fnmatchcase(self.fold(name), names)
         )
 
     def survey(self, wanted: Wanted) -> Survey:

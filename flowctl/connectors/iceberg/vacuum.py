@@ -8,8 +8,6 @@ which are unique: the same path may be written in several ways (``file:``, ``s3a
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 import zlib
 from collections.abc import Callable
@@ -34,7 +32,9 @@ if TYPE_CHECKING:
 _FOLDERS = ("data", "metadata")
 _ELSEWHERE = ("write.data.path", "write.metadata.path", "write.folder-storage.path", "write.object-storage.path")
 _METADATA = re.compile(r".*\.metadata\.json(\.gz)?", re.DOTALL)
-_GZIP = b"\x1f\x8b"
+_GZIP_SIGN = b"\x1f\x8b"
+#: How zlib reads gzip, which may be cut off.
+_GZIP = 31
 #: Where writers put the table's UUID, so that the rest, which may be long, is not read. No text contains it: its quotes
 #: are escaped there.
 _HEAD = 4096
@@ -106,16 +106,13 @@ def _metadata_of_another(table: OpenTable) -> str:
     known = {_name(table.handle.metadata_location), *(_name(one.metadata_file) for one in table.metadata.metadata_log)}
 
     def ask(path: str) -> str:
-        try:
-            head = system.cat_file(path, 0, _HEAD)
-            if found := _UUID.search(head):
-                return found[1].decode()
-            content = head if len(head) < _HEAD else system.cat_file(path)
-        except FileNotFoundError:  # removed since it was listed
-            return ""
-        with suppress(ValueError, OSError, EOFError, zlib.error):
-            found = json.loads(gzip.decompress(content) if content[:2] == _GZIP else content)
-            return str(found.get("table-uuid", "")) if isinstance(found, dict) else ""
+        with suppress(FileNotFoundError, zlib.error):  # removed since it was listed; not gzip
+            for end in (_HEAD, None):
+                content = system.cat_file(path, 0, end)
+                if content.startswith(_GZIP_SIGN):
+                    content = zlib.decompressobj(_GZIP).decompress(content)
+                if found := _UUID.search(content):
+                    return found[1].decode(errors="replace")
         return ""
 
     listed = map(str, system.ls(f"{folder.url}/metadata", detail=False))

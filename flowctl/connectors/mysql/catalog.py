@@ -94,6 +94,7 @@ def discover(connection: MysqlConnection) -> list[tuple[str, str]]:
 def find(connection: MysqlConnection, objects: Iterable[ObjectName]) -> dict[ObjectName, Found]:
     """The objects that exist; one query for each database."""
     wanted = {object: parts_of(connection, object) for object in objects}
+    fold = connection.facts.fold
     there: dict[tuple[str, str], Found] = {}
     for schema, names in by_schema(wanted.values()):
         rows = connection.fetch(
@@ -104,8 +105,9 @@ def find(connection: MysqlConnection, objects: Iterable[ObjectName]) -> dict[Obj
         )
         for schema_name, name, kind, engine, count, size, comment in rows:
             found = Found(schema_name, name, kind, engine or "", count, size, comment or "")
-            there[_folded(connection, schema_name, name)] = found
-    return {object: there[key] for object, one in wanted.items() if (key := _folded(connection, *one)) in there}
+            there[fold(schema_name), fold(name)] = found
+    keys = {object: (fold(schema), fold(name)) for object, (schema, name) in wanted.items()}
+    return {object: there[key] for object, key in keys.items() if key in there}
 
 
 def describe(connection: MysqlConnection, objects: Sequence[ObjectName]) -> dict[ObjectName, TableInfo | None]:
@@ -248,11 +250,6 @@ def by_schema(names: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
         found.setdefault((schema, alike[at]), []).append(name)
         alike[at] += 1
     return [(schema, listed) for (schema, _), listed in found.items()]
-
-
-def _folded(connection: MysqlConnection, schema: str, name: str) -> tuple[str, str]:
-    """As the server compares names of tables: by case only where its files do."""
-    return (schema.lower(), name.lower()) if connection.facts.ignores_case else (schema, name)
 
 
 def _text(value: str | bytes) -> str:

@@ -76,6 +76,10 @@ class Facts:
     id: str
     user: str
 
+    def fold(self, name: str) -> str:
+        """As the server compares names of databases and tables: by case only where its files do."""
+        return name.lower() if self.ignores_case else name
+
     @property
     def name(self) -> str:
         return f"{'MariaDB' if self.is_mariadb else 'MySQL'} {self.version}"

@@ -63,7 +63,7 @@ class MysqlSource(LandedSource):
 
     def fold(self, name: str) -> str:
         """Known from the first connection on."""
-        return name.lower() if (facts := self.client.facts) and facts.ignores_case else name
+        return facts.fold(name) if (facts := self.client.facts) else name
 
     def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
         with self.client.connect() as connection:

@@ -75,7 +75,7 @@ class MysqlTarget(SqlTarget[MysqlSession]):
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
         """By the server's own identity, independent of host and name."""
         with self.client.connect() as connection:
-            fold = str.lower if connection.facts.ignores_case else str
+            fold = connection.facts.fold
             found = {object: catalog.parts_of(connection, object) for object in objects}
             return {
                 object: f"{catalog.system_of(connection, fold(schema))}/{fold(name)}"

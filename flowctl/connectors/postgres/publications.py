@@ -65,8 +65,8 @@ _PUBLISHING_SCHEMAS = """
             SELECT FROM {listed} JOIN pg_namespace n ON n.oid = l.pnnspid
             WHERE l.pnpubid = p.oid AND n.nspname = w.name)))
 """
-#: A partition is published with what it is part of, but has its own replica identity. A deferrable key is none.
-_WITHOUT_IDENTITY = """
+#: A partition is published with what it is part of, but has its own replica identity.
+_WITHOUT_IDENTITY = f"""
     WITH RECURSIVE below(root, oid) AS (
         SELECT o, o FROM unnest(%s::oid[]) AS o
         UNION
@@ -76,9 +76,7 @@ _WITHOUT_IDENTITY = """
         SELECT b.root, c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname)
         FROM below b JOIN pg_class c ON c.oid = b.oid JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE EXISTS (SELECT FROM pg_publication) AND c.relkind = 'r' AND c.relpersistence = 'p'
-            AND c.relreplident <> 'f' AND NOT EXISTS (
-                SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indimmediate
-                    AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
+            AND {REPLICA_IDENTITY} IS NULL
     ),
     whole(leaf, oid) AS (
         SELECT oid, oid FROM unnamed
@@ -90,7 +88,7 @@ _WITHOUT_IDENTITY = """
     FROM unnamed u JOIN whole w ON w.leaf = u.oid JOIN pg_class c ON c.oid = w.oid
     JOIN pg_publication p ON p.puballtables
         OR EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid)
-        OR EXISTS (SELECT FROM {listed} WHERE l.pnpubid = p.oid AND l.pnnspid = c.relnamespace)
+        OR EXISTS (SELECT FROM {{listed}} WHERE l.pnpubid = p.oid AND l.pnnspid = c.relnamespace)
     CROSS JOIN LATERAL (VALUES ('UPDATE', p.pubupdate), ('DELETE', p.pubdelete)) AS s(statement, is_published)
     WHERE s.is_published
     ORDER BY 1, 2, 3

@@ -52,10 +52,10 @@ class SqliteSource(FileSource[sqlite3.Connection]):
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """Tables only; views must be named explicitly. Names are case-insensitive, as in SQLite."""
-        glob = pattern[-1].lower()
+        glob = self.fold(pattern[-1])
         with self.reading() as connection:
             names = catalog.table_names(connection)
-        return sorted(ObjectName((name,)) for name in names if fnmatchcase(name.lower(), glob))
+        return sorted(ObjectName((name,)) for name in names if fnmatchcase(self.fold(name), glob))
 
     def details(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, Details]:
         with self.reading() as connection:

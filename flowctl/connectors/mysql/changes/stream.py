@@ -84,8 +84,8 @@ class MysqlStreams(StreamSource):
         assert isinstance(after, BinlogPosition)
         with self.client.connect() as connection:
             facts, numbers = connection.facts, charsets(connection)
-            fold = str.lower if facts.ignores_case else str
             names = {object: catalog.parts_of(connection, object) for object in objects}
+        fold = facts.fold
         tables = Tables({(fold(schema), fold(name)): object for object, (schema, name) in names.items()}, fold)
 
         def described(found: TableMap, object: ObjectName) -> Shape:
