@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors import refusal
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.files.formats import format_of, require_types
-from flowctl.connectors.files.listing import FileRoot, matching, pattern_of, why_nothing
+from flowctl.connectors.files.listing import FileRoot, listed, matching, pattern_of, require_text, why_nothing
 from flowctl.connectors.files.reading import FilesSnapshot, error_of_read
 from flowctl.connectors.files.schema import columns_where_open, lacking, merged, only_without, with_recorded
 from flowctl.connectors.source import DirectSource, HighWatermark, Missing, Relation, Snapshot, WatermarkRequest
@@ -34,8 +34,11 @@ class FilesSource(DirectSource):
     capabilities: Capabilities
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
-        """Each matching file, as an object of its own."""
-        return [ObjectName((stamp.path,)) for stamp in matching(self.root, pattern[-1])]
+        """Each matching file, as an object of its own, also one that several paths lead to."""
+        paths = [stamp.path for stamp in listed(self.root, pattern[-1])]
+        for path in paths:
+            require_text(path)
+        return [ObjectName((path,)) for path in paths]
 
     def survey(self, wanted: Wanted) -> Survey:
         """Files that belong together are one table. ``wanted`` is asked about each file."""

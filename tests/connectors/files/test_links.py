@@ -51,6 +51,12 @@ def test_a_folder_and_a_link_to_it_are_one(inbox: Path, source: Any, name: str, 
     assert new(source, pattern, read) == ["2026-11-30/a.csv"]
 
 
+def test_each_path_is_a_table_of_its_own_if_files_are(inbox: Path, source: Any) -> None:
+    write(inbox / "2026-11-29/a.csv")
+    turn(inbox / "latest", "2026-11-29")
+    assert [str(one) for one in source.discover(("*/a.csv",))] == ["2026-11-29/a.csv", "latest/a.csv"]
+
+
 def test_a_link_alone_is_a_folder(inbox: Path, source: Any, tmp_path: Path) -> None:
     for path in (tmp_path / "outside/29/a.csv", inbox / ".hidden/b.csv", inbox / "data/c.csv", inbox / "d.csv"):
         write(path)
