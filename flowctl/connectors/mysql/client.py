@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from flowctl.connectors.mysql import tls
 from flowctl.connectors.mysql.errors import explained
+from flowctl.connectors.mysql.facts import QUERY, Facts, facts_of
 from flowctl.connectors.mysql.result_columns import RawRows, keep_raw, widen_buffer
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.sql.watch import Line, watched
@@ -38,6 +39,7 @@ _PACKET_BYTES = 1 << 16
 _SETTINGS = (
     "time_zone = '+00:00'",
     "sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
+    "lc_messages = 'en_US'",
     "sql_auto_is_null = 0",
     "default_storage_engine = InnoDB",
     "sql_safe_updates = 0",
@@ -53,41 +55,8 @@ _SETTINGS = (
 )
 #: Without an index MariaDB compares all pairs of rows, unless it may hash one side.
 _MARIADB_SETTINGS = ("join_cache_level = 8", "join_buffer_size = 67108864", "optimizer_switch = 'join_cache_hashed=on'")
-_FACTS = (
-    "SELECT @@version, @@version_comment, @@local_infile, @@max_allowed_packet, @@lower_case_table_names, DATABASE(),"
-    " @@global.time_zone, @@system_time_zone, CURRENT_USER()"
-)
 _OWN_OPTIONS = ("host", "port", "database", "user", "password", "sslmode")
 _URL_HINT = "Write mysql://user:${secret:env:NAME}@host:3306/database"
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a server answers about itself. ``id`` distinguishes it from others: its UUID; a MariaDB has none, and is
-    known by host and port."""
-
-    version: str
-    is_mariadb: bool
-    takes_files: bool
-    packet_bytes: int
-    ignores_case: bool
-    database: str
-    zone: str
-    id: str
-    user: str
-
-    def fold(self, name: str) -> str:
-        """As the server compares names of databases and tables: by case only where its files do."""
-        return name.lower() if self.ignores_case else name
-
-    @property
-    def name(self) -> str:
-        return f"{'MariaDB' if self.is_mariadb else 'MySQL'} {self.version}"
-
-    @property
-    def collation(self) -> str:
-        """Compares texts by all of their characters, trailing blanks included."""
-        return "utf8mb4_nopad_bin" if self.is_mariadb else "utf8mb4_0900_bin"
 
 
 @dataclass
@@ -299,7 +268,7 @@ class Client:
 
     def _prepared(self, driver: Any) -> Facts:
         with driver.cursor() as cursor:
-            cursor.execute(_FACTS)
+            cursor.execute(QUERY)
             row = cursor.fetchone()
             is_mariadb = "mariadb" in f"{row[0]} {row[1]}".lower()
             cursor.execute("SET " + ", ".join(_SETTINGS[:-1]))
@@ -310,17 +279,11 @@ class Client:
             # MariaDB's server_uid is none: it follows from the hardware address and the port.
             cursor.execute("SHOW VARIABLES LIKE 'server_uuid'")
             ids = dict(cursor.fetchall())
-        version, _, local, packet, case, database, zone, system_zone, user = row
-        facts = Facts(
-            version=version.partition("-")[0],
+        facts = facts_of(
+            row,
             is_mariadb=is_mariadb,
-            takes_files=local == 1,
-            packet_bytes=packet,
-            ignores_case=case != 0,
-            database=database or self.database,
-            zone=system_zone if zone == "SYSTEM" else zone,
+            database=self.database,
             id=ids.get("server_uuid") or f"{UNKNOWN}@{self.host}:{self.port}",
-            user=user,
         )
         self.known["facts"] = facts
         return facts

@@ -32,8 +32,8 @@ REPAIR_VIEW = "Repair the view, or GRANT its definer what it selects from"
 #: The error of a row that a unique key refuses.
 DUPLICATE = 1062
 ROW_SIZE = (1118, 1117)
-#: Errors whose text holds a value, in quotes.
-_VALUE = re.compile(r"(?i)\b(value|entry):? '(?:.*'(?= for\b| to\b| when\b)|.*'$)", re.DOTALL)
+#: Errors whose text holds a value, in quotes. Sessions have the texts in English.
+_VALUE = re.compile(r"(?i)\b(value|entry|string):? '(?:.*'(?= for\b| to\b| when\b| from\b)|.*'$)", re.DOTALL)
 _PARTITION_VALUE = re.compile(r"(?<= for value ).*", re.DOTALL)
 
 

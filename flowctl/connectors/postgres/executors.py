@@ -304,13 +304,18 @@ def _message(error: psycopg.Error, guard: _Guard, done: str) -> str:
     return f"SQLSTATE {state}: ERROR: {without_values(state, message)}"
 
 
+#: How the languages of the server's messages quote.
+_QUOTED = re.compile("\".*\"|'.*'|».*«|«.*»|„.*[“”]|“.*”|「.*」", re.DOTALL)
+
+
 def without_values(state: str, message: str) -> str:
     """A server's message without what may be a value of a row. Other states quote names only, and some that belong to
     these quote encodings or a time zone."""
     is_named = state in ("22021", "22P05") or message.startswith('time zone "')
     if is_named or state[:2] not in ("22", "38", "39", "P0", "XX") or any(text in message for text in _OWN_TEXTS):
         return message
-    return re.sub(r'".*"', "…", message, flags=re.DOTALL)
+    shown, count = _QUOTED.subn("…", message)
+    return shown if count or message.isascii() else f"(values of rows are left out: see SQLSTATE {state})"
 
 
 def _is_rewritten(uuids: Any) -> bool:

@@ -78,3 +78,15 @@ def test_no_message_shows_a_value(place: Place, script: Script, statement: str, 
         for one in statement.split("; "):
             session.execute(one)
     assert "secret" not in str(met.value)
+
+
+def test_messages_are_in_english_whatever_the_server_speaks(place: Place, script: Script) -> None:
+    """Values are told from the rest by their words."""
+    script("CREATE OR REPLACE TABLE t (id INT PRIMARY KEY)")
+    script("SET GLOBAL lc_messages = 'de_DE'")
+    try:
+        with pytest.raises(TableError, match=r"Duplicate entry … for key") as met, place.target.session() as session:
+            session.execute("INSERT INTO t VALUES (4711), (4711)")
+    finally:
+        script("SET GLOBAL lc_messages = 'en_US'")
+    assert "4711" not in str(met.value)

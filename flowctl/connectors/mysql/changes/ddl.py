@@ -135,8 +135,10 @@ def _changes_of_tables(words: Sequence[_Word], database: str, *, is_strict: bool
 
 
 def _has_query(texts: Sequence[str]) -> bool:
-    """Whether a table is created with rows. ``VALUES`` alone is that of a partition."""
-    return "SELECT" in texts or texts.count("TABLE") > 1 or ("VALUES", "ROW") in itertools.pairwise(texts)
+    """Whether a table is created with rows. Those of MariaDB have no ``ROW``; with other words, ``VALUES`` is that of a
+    partition."""
+    rows = {("VALUES", "ROW"), ("VALUES", "(")}
+    return "SELECT" in texts or texts.count("TABLE") > 1 or not rows.isdisjoint(itertools.pairwise(texts))
 
 
 def _is_servers_own(words: Sequence[_Word], database: str) -> bool:

@@ -254,6 +254,8 @@ def told(text: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
         ("CREATE TABLE x.a LIKE b", "other", []),
         ("CREATE TABLE a AS TABLE b", "unlogged", [("db", "a")]),
         ("CREATE TABLE a AS VALUES ROW(1)", "unlogged", [("db", "a")]),
+        ("CREATE TABLE a AS VALUES (1, 2), (3, 4)", "unlogged", [("db", "a")]),
+        ("CREATE TABLE a AS (VALUES (1))", "unlogged", [("db", "a")]),
         ("CREATE TABLE a (b int) PARTITION BY RANGE (b) (PARTITION p VALUES LESS THAN (7))", "other", []),
         ("LOAD DATA INFILE 'x' INTO TABLE a", "unlogged", []),
         ("SELECT `db`.`f`()", "unlogged", []),
