@@ -24,6 +24,7 @@ Point = Literal[
 ]
 #: The steps of a change stream, in addition.
 StreamPoint = Literal[
+    "before_prepare",
     "moment_begun",
     "slot_created",
     "moment_recorded",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,9 +13,14 @@ from flowctl.model.codec import in_json
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import Array, Decimal
 
+#: PostgreSQL's types of a small size that are texts here.
+_SHORT = re.compile(r"(uuid|macaddr8?|inet|cidr|interval|money|time|timetz)\b(?!.*\[\])")
+
 
 def is_long(column: Column) -> bool:
     """Whether values may be so long that they lie apart from the row."""
+    if _SHORT.match(column.native):
+        return False
     return column.type in (types.STRING, types.BINARY) or isinstance(column.type, Array | Decimal)
 
 

@@ -137,11 +137,30 @@ def one_place(spec: Spec, table_ids: Sequence[str]) -> StatePlace:
     return next(iter(places.values()))
 
 
+def require_rolled_back(document: StateDocument, rolled: StateDocument, log: LandingLog) -> None:
+    """As `state set --batch`: a table that has taken changes since does not take them again in every mode."""
+    from flowctl.plan.acceptance import current
+    from flowctl.state.streams import applied
+
+    for id in rolled.tables:
+        before, after = applied(document, id), applied(rolled, id)
+        if before is None or after is None or after >= before:
+            continue
+        if current(document.table(id)).get("mode") == "append":
+            raise UsageError(
+                f"{id} appends, and has come from batch {after} to {before} since: it would get these changes twice",
+                hint="Take a later serial; `flowctl state set --batch` moves the other tables, and "
+                "`flowctl state adopt` one whose target was restored",
+            )
+        _require_sent(document, id, after, log)
+
+
 def _require_rewindable(document: StateDocument, table_id: str, number: int) -> None:
+    from flowctl.plan.acceptance import current
     from flowctl.state.streams import applied
 
     table, reached = document.table(table_id), applied(document, table_id)
-    if table.definition.get("mode") == "append":
+    if current(table).get("mode") == "append":
         raise UsageError(f"{table_id} appends: it would get these changes twice", hint="Leave it where it is")
     if reached is None:
         raise UsageError(f"{table_id} waits for its snapshot", hint="Run `flowctl apply`")
@@ -153,9 +172,10 @@ def _require_sent(document: StateDocument, table_id: str, number: int, log: Land
     """A history takes values that an update has not sent from its current version, which is a later one than that of
     the update if the batches after ``number`` are taken again."""
     from flowctl.model.table_info import ObjectName
+    from flowctl.plan.acceptance import current
     from flowctl.state.streams import applied
 
-    definition = document.table(table_id).definition
+    definition = current(document.table(table_id))
     if definition.get("mode") != "scd2":
         return
     object = ObjectName(tuple(definition["from"]["object"]))

@@ -96,8 +96,14 @@ def of_topic(definition: Mapping[str, Any]) -> bool:
 
 def misses_changes(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether a publication was made again, or the table added to it again: it has no changes from in between."""
-    before, now = recorded.get("published", ""), wanted.get("published", "")
-    return bool(before and now and before != now)
+    before, now = (_ways(definition) for definition in (recorded, wanted))
+    return bool(before and now and not before & now)
+
+
+def _ways(definition: Mapping[str, Any]) -> set[str]:
+    """By which entries of a publication the table is in it; as long as one of them stays, nothing is missed. Empty: not
+    known, as a publication of all tables has no entries, and an older flowctl wrote 0 for those of schemas."""
+    return {*str(definition.get("published") or "0").split(",")} - {"0"}
 
 
 def has_same_key(recorded: Mapping[str, Any], key: Iterable[str]) -> bool:

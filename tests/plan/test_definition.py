@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition
 from flowctl.model.reserved import FIRST_OBSERVED
 from flowctl.model.sidecars import OBSERVED
 from flowctl.model.table_info import Column, view_digest
-from flowctl.plan.definition import definition, differences, is_recorded
+from flowctl.plan.definition import definition, differences, is_recorded, misses_changes
 from flowctl.plan.document import action_of
 from flowctl.spec.spec import ColumnRules, Cursor
 from tests.plan.worlds import (
@@ -42,6 +44,22 @@ def test_a_changed_definition_stops_and_names_both_ways_on():
     assert "--full-refresh orders" in made.hint and "--accept-definition" in made.hint
     refreshed = step(table(), observed(high(NEW), **unchanged_target()), recorded(before, OLD), REFRESH)
     assert action_of(refreshed) == "change"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "misses"),
+    [
+        ("16400", "16500", True),
+        ("16400,16433", "16500", True),
+        ("16400", "16400,16433", False),  # its schema was added, too
+        ("16400,16433", "16433", False),
+        ("0", "16433", False),  # an older flowctl wrote 0 for a schema
+        ("16400", "0", False),  # a publication of all tables, which is another one
+        ("", "16400", False),
+    ],
+)
+def test_a_table_misses_changes_if_no_entry_of_its_publication_has_stayed(before: str, now: str, misses: bool):
+    assert misses_changes({"published": before}, {"published": now}) is misses
 
 
 def test_a_source_of_the_same_name_in_another_database_is_a_changed_definition():

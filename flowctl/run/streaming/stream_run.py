@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl import text
+from flowctl import crashpoints, text
 from flowctl.connectors.source import Snapshot
 from flowctl.connectors.stream import StreamSource
 from flowctl.errors import Interrupted, StoppedByPolicy
@@ -132,6 +132,7 @@ class StreamRun:
             self.change(replace(stream, source=info.system, published=info.published))
         if not self.plan.source_changes:
             return
+        crashpoints.reached("before_prepare")
         self.source.prepare(self.stream, self.plan.source_changes)
         info = self.source.describe_stream(self.stream, objects_of(self.tables))
         self.seen = replace(self.seen, info=info)
@@ -140,7 +141,10 @@ class StreamRun:
             object = relation(table).object
             now = info.tables.get(object) if object is not None else None
             if now is not None and table.id in sources:
-                sources[table.id] = replace(sources[table.id], extra={**sources[table.id].extra, **now.extra})
+                # The columns are the plan's: what came since is noticed by their numbers when the table is read.
+                planned = sources[table.id].extra
+                numbers = {"numbers": planned["numbers"]} if "numbers" in planned else {}
+                sources[table.id] = replace(sources[table.id], extra={**planned, **now.extra, **numbers})
         self.run = replace(self.run, sources=sources)
 
     def _published(self, step: Load) -> Load:

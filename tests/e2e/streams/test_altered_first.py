@@ -18,12 +18,12 @@ MIGRATION = ("ALTER TABLE one ADD COLUMN extra text", "UPDATE one SET extra = 's
 STOPPED = {"FLOWCTL_CRASH_AT": "moment_begun", "FLOWCTL_CRASH_WITH": "SIGSTOP"}
 
 
-def migrated_before_the_moment(folder: Path, url: str, tables: str) -> tuple[Flow, int]:
+def migrated_before_the_moment(folder: Path, url: str, tables: str, at: str = "moment_begun") -> tuple[Flow, int]:
     """The flow, and how its first run ended."""
     execute(url, SCHEMA)
     insert(url, 1, ["one"])
     flow = write_flow(folder, url, [], tables)
-    process = flow.start("apply", "flow.yaml", env=STOPPED)
+    process = flow.start("apply", "flow.yaml", env={**STOPPED, "FLOWCTL_CRASH_AT": at})
     wait_until_stopped(process)
     execute(url, *MIGRATION)
     end_of_stopped(process)
@@ -35,6 +35,13 @@ def test_a_column_that_comes_before_the_moment_is_planned_first(tmp_path: Path, 
     assert code == 6
     flow.apply()
     must_equal(source_url, DeltaPlace(tmp_path / "lake"), ["one"])
+
+
+def test_a_column_that_comes_before_the_publication(tmp_path: Path, postgres_database: str) -> None:
+    flow, code = migrated_before_the_moment(tmp_path, postgres_database, ONE, at="before_prepare")
+    assert code == 6
+    flow.apply()
+    must_equal(postgres_database, DeltaPlace(tmp_path / "lake"), ["one"])
 
 
 @pytest.mark.full

@@ -64,8 +64,9 @@ class _Published:
     schemas: Mapping[str, int] = field(default_factory=dict)
 
     def membership(self, table: tuple[str, str]) -> str:
-        listed = self.schemas.get(table[0]) or self.members.get(table, 0)
-        return str(listed) if table in self.tables else ""
+        """As :func:`flowctl.plan.definition.misses_changes` compares it."""
+        listed = (self.members.get(table), self.schemas.get(table[0]))
+        return ",".join(str(one) for one in listed if one) or "0" if table in self.tables else ""
 
 
 def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: Sequence[ObjectName]) -> StreamInfo:
@@ -110,7 +111,15 @@ def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: S
             *missing,
             *of_tables,
         ),
-        advice=tuple(advice(found, (slot.wal_status if slot else None) or "", name)),
+        advice=(
+            *advice(found, (slot.wal_status if slot else None) or "", name),
+            *(
+                problem
+                for object, one in facts.items()
+                if _only_partitions_lack(one, published)
+                for problem in identity_problem(object, one)
+            ),
+        ),
         source_changes=tuple(changes),
         tables=streamed,
         health={"wal_status": slot.wal_status or ""} if slot else {},
@@ -308,13 +317,20 @@ def _table_problems(
     elif not facts.is_logged:
         repair = f"ALTER TABLE {table} SET LOGGED"
         yield StreamProblem(f"{object} is unlogged: its changes are not in the log", repair, object)
-    else:
+    elif not _only_partitions_lack(facts, published):
         yield from identity_problem(object, facts)
     if facts.hides_rows:
         yield StreamProblem(*hidden_from_stream(object, user), object)
     if facts.kind == "p" and published is not None and not published.via_root:
         what = f"the publication sends the partitions of {object} instead of the table"
         yield StreamProblem(what, "ALTER PUBLICATION … SET (publish_via_partition_root = true)", object)
+
+
+def _only_partitions_lack(facts: Facts, published: _Published | None) -> bool:
+    """Whether the table is published, and has a replica identity that some of its partitions lack. Then nothing is
+    gained by a stop: it is their updates and deletions that the server refuses, and inserts are in the log."""
+    is_published = published is not None and (facts.schema, facts.name) in published.tables
+    return is_published and bool(facts.identity) and any(not one.columns for one in facts.identified)
 
 
 def _problem_above(

@@ -65,6 +65,18 @@ def test_nothing_is_published_whose_updates_would_fail(name: str, postgres_datab
         run(postgres_database, "UPDATE t SET v = 'w'", "DELETE FROM t")
 
 
+def test_a_partition_without_an_identity_does_not_stop_a_published_table(
+    postgres_database: str, tmp_path: Path
+) -> None:
+    """Its inserts are in the log, and a stop would not make its updates possible."""
+    run(postgres_database, PARTITIONED.format(key=""), PARTITIONS[0], ROOT_ONLY, FULL.format("t1"))
+    run(postgres_database, *look(postgres_database, tmp_path, TABLE).source_changes, PARTITIONS[1])
+    info = look(postgres_database, tmp_path, TABLE)
+    assert info.problems == ()
+    what = "partitions of public.t have no replica identity, so updates and deletions name no row: public.t2"
+    assert what in [one.what for one in info.advice]
+
+
 def test_a_query_makes_the_statements_of_many_partitions(postgres_database: str, tmp_path: Path) -> None:
     run(postgres_database, PARTITIONED.format(key=""), *PARTITIONS)
     (found,) = look(postgres_database, tmp_path, TABLE).problems
