@@ -170,18 +170,18 @@ def adopt_target(spec: Spec, table_id: str, position: str | None, yes: bool) -> 
 def rollback(spec: Spec, serial: int, stream: str | None, yes: bool) -> int:
     """Write a new version with an older one's positions and schemas. Sequence numbers do not fall, and the definitions
     that rows were written under since then stay."""
-    from flowctl.cli.state_streams import require_rolled_back
+    from flowctl.cli.state_streams import require_rewindable
     from flowctl.state.rollback import roll_back
-    from flowctl.state.streams import landing_log, with_rolled_back
+    from flowctl.state.streams import with_rolled_back
 
     place = place_of_stream(spec, stream)
 
     def change(document: StateDocument) -> StateDocument:
         then = place.store.read_serial(serial)
-        rolled = with_rolled_back(document, roll_back(document, then), then)
+        after = with_rolled_back(document, roll_back(document, then), then)
         if place.stream:
-            require_rolled_back(document, rolled, landing_log(spec, place.stream))
-        return rolled
+            require_rewindable(spec, place.stream, document, after)
+        return after
 
     return write_change(spec, "rollback", change, yes=yes, place=place)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -114,7 +114,7 @@ def set_batch(spec: Spec, name: str, number: int, *, yes: bool) -> int:
             known_table(spec, document, name)
         ids = [id for id in document.tables if applied(document, id) is not None] if is_stream else [name]
         for id in ids:
-            _require_rewindable(document, id, number)
+            _require_rewindable(spec, document, id, number)
         log = landing_log(spec, place.stream)
         kept = log.numbers()
         batch = log.batch(number)
@@ -122,7 +122,7 @@ def set_batch(spec: Spec, name: str, number: int, *, yes: bool) -> int:
             known = f"Batches {kept[0]} to {kept[-1]} are kept" if kept else "No batch is kept"
             raise UsageError(f"batch {number} of {place.stream} is not kept", hint=known)
         for id in ids:
-            _require_sent(document, id, number, log)
+            _require_sent(spec, document, id, number, log)
         return rewound(document, ids, batch)
 
     return write_change(spec, "set", change, yes=yes, place=place)
@@ -137,46 +137,42 @@ def one_place(spec: Spec, table_ids: Sequence[str]) -> StatePlace:
     return next(iter(places.values()))
 
 
-def require_rolled_back(document: StateDocument, rolled: StateDocument, log: LandingLog) -> None:
-    """As `state set --batch`: a table that has taken changes since does not take them again in every mode."""
-    from flowctl.plan.acceptance import current
+def require_rewindable(spec: Spec, stream: str, before: StateDocument, after: StateDocument) -> None:
+    """`state rollback`: the tables that it takes back take changes again, as with `state set --batch`."""
+    from flowctl.state.streams import applied, landing_log
+
+    log = landing_log(spec, stream)
+    hint = f"Take the other tables back by themselves: `flowctl state set {spec.argument} ID --batch N`"
+    for id in after.tables:
+        reached, number = applied(before, id), applied(after, id)
+        if reached is not None and number is not None and number < reached:
+            _require_rewindable(spec, before, id, number, hint)
+            _require_sent(spec, before, id, number, log, hint)
+
+
+def _require_rewindable(spec: Spec, document: StateDocument, table_id: str, number: int, hint: str = "") -> None:
     from flowctl.state.streams import applied
 
-    for id in rolled.tables:
-        before, after = applied(document, id), applied(rolled, id)
-        if before is None or after is None or after >= before:
-            continue
-        if current(document.table(id)).get("mode") == "append":
-            raise UsageError(
-                f"{id} appends, and has come from batch {after} to {before} since: it would get these changes twice",
-                hint="Take a later serial; `flowctl state set --batch` moves the other tables, and "
-                "`flowctl state adopt` one whose target was restored",
-            )
-        _require_sent(document, id, after, log)
-
-
-def _require_rewindable(document: StateDocument, table_id: str, number: int) -> None:
-    from flowctl.plan.acceptance import current
-    from flowctl.state.streams import applied
-
-    table, reached = document.table(table_id), applied(document, table_id)
-    if current(table).get("mode") == "append":
-        raise UsageError(f"{table_id} appends: it would get these changes twice", hint="Leave it where it is")
+    reached = applied(document, table_id)
     if reached is None:
         raise UsageError(f"{table_id} waits for its snapshot", hint="Run `flowctl apply`")
     if number > reached:
         raise UsageError(f"{table_id} has come to batch {reached}, not to {number}", hint="Choose a lower batch")
+    if _definition(spec, document, table_id)["mode"] == "append":
+        what = f"{table_id} appends: it would get these changes twice"
+        raise UsageError(what, hint=hint or "Leave it where it is")
 
 
-def _require_sent(document: StateDocument, table_id: str, number: int, log: LandingLog) -> None:
+def _require_sent(
+    spec: Spec, document: StateDocument, table_id: str, number: int, log: LandingLog, hint: str = ""
+) -> None:
     """A history takes values that an update has not sent from its current version, which is a later one than that of
     the update if the batches after ``number`` are taken again."""
     from flowctl.model.table_info import ObjectName
-    from flowctl.plan.acceptance import current
     from flowctl.state.streams import applied
 
-    definition = current(document.table(table_id))
-    if definition.get("mode") != "scd2":
+    definition = _definition(spec, document, table_id)
+    if definition["mode"] != "scd2":
         return
     object = ObjectName(tuple(definition["from"]["object"]))
     found = [batch.table(object) for batch in log.between(number, applied(document, table_id) or number)]
@@ -186,5 +182,14 @@ def _require_sent(document: StateDocument, table_id: str, number: int, log: Land
         raise UsageError(
             f"{table_id} is a history, and its updates may not have sent long values that were unchanged, of"
             f" {some([*names])}: older versions would get those of the current one",
-            hint="Leave it where it is; REPLICA IDENTITY FULL lets later changes be taken again",
+            hint=hint or "Leave it where it is; REPLICA IDENTITY FULL lets later changes be taken again",
         )
+
+
+def _definition(spec: Spec, document: StateDocument, table_id: str) -> Mapping[str, Any]:
+    """That under which the table takes changes. `state adopt` may have found none: then the spec's."""
+    from flowctl.plan.acceptance import current
+    from flowctl.plan.definition import definition
+    from flowctl.plan.planning import observe_table
+
+    return current(document.table(table_id)) or definition(observe_table(spec, table_id)[0], None)

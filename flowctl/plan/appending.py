@@ -17,6 +17,7 @@ from flowctl.model.position import (
     VersionPosition,
     describe,
 )
+from flowctl.model.table_info import same_identity
 from flowctl.model.types import keeps_order
 from flowctl.model.value import TypedValue
 from flowctl.observe.lower_bound import retyped
@@ -62,7 +63,8 @@ def appending_twice(case: Case) -> Stop | None:
     if kind not in ("cursor", "files", "offsets", "version") or case.observed.target is None:
         return None  # the others append everything in every run, as the spec explicitly requests
     replaced = f"replace the content with --full-refresh {case.table.id}"
-    if (other := appended_since(case)) is not None:
+    other = appended_since(case)
+    if other is not None and not _was_told(case, kind, other.position):
         adopt = case.state_command("adopt", "--position", BLANK)
         reason = f"{other.told(case.table.target)}: appending again would double its rows"
         return Stop(reason, f"Give the position that the target has come to with {adopt}, or {replaced}", "mode")
@@ -77,6 +79,15 @@ def appending_twice(case: Case) -> Stop | None:
         way, rest = f"Say how far the target has come with {position}", f"or {replaced}"
     reason = _beyond(case, kind, written)
     return Stop(f"{reason}: appending again would double them", f"{way}, {rest}", "mode")
+
+
+def _was_told(case: Case, kind: Kind, reached: Position | None) -> bool:
+    """Whether somebody has given the table, which has not run yet, a position that is not behind ``reached``. An older
+    flowctl did not note when a target was adopted, or its position set."""
+    state, target = case.state, case.observed.target
+    if state.last_run is not None or state.position is None or reached is None or target is None:
+        return False
+    return same_identity(state.target_id, target.identity) and not _behind(case, kind, state.position, reached)
 
 
 def _behind(case: Case, kind: Kind, recorded: Position | None, written: Position | None) -> bool:

@@ -57,8 +57,8 @@ def _flag_column(case: Case) -> Column | None:
 
 def _is_one(value: Any, kind: DataType) -> bool:
     """Whether the engine makes a value of ``kind`` of it."""
-    if kind == types.STRING:
-        return True
+    if kind in (types.STRING, types.BINARY):
+        return kind == types.STRING or isinstance(value, str)
     if kind == types.BOOL:
         return not isinstance(value, str) or value.strip().lower() in _BOOLEANS
     if types.is_number(kind) and not isinstance(value, str):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from flowctl.model.table_info import same_identity
 from flowctl.state.document import StateDocument, TableState
 
 
@@ -34,18 +35,24 @@ def roll_back(current: StateDocument, old: StateDocument) -> StateDocument:
 
 
 def _rolled_back(now: TableState, then: TableState) -> TableState:
-    """A position of ``then`` that means nothing under the definition of ``now`` is lost."""
+    """A position of ``then`` that means nothing under the definition of ``now`` is lost. It stays if the one of
+    ``then`` is not known, as after `state adopt`."""
     followed, before = (state.accepted[-1] if state.accepted else state.definition for state in (now, then))
     if not followed or (now.seq, now.intent_id) == (then.seq, then.intent_id):
         return then
-    if dict(_followed(followed)) != dict(_followed(before)):
+    if before and not _is_followed(before, followed):
         return replace(now, position=None, deletes_checked_at=then.deletes_checked_at)
     return replace(then, definition=now.definition, accepted=now.accepted)
 
 
-def _followed(definition: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What a position belongs to. A source that is read in full, or file by file, may be another one every night."""
-    source, cursor = definition.get("from", {}), definition.get("cursor")
-    yield from {"from": source, "to": definition.get("to"), "cursor": cursor}.items()
-    if cursor is not None or not {"stream", "topic"}.isdisjoint(source):
-        yield from ((name, definition.get(name, "")) for name in ("source_system", "source_identity"))
+def _is_followed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a position under ``before`` is one under ``now``. A source that is read in full, or file by file, may be
+    another one every night."""
+    if any(before.get(name) != now.get(name) for name in ("from", "to", "cursor")):
+        return False
+    if now.get("cursor") is None and {"stream", "topic"}.isdisjoint(now.get("from", {})):
+        return True
+    (old_system, old), (system, new) = (
+        [str(one.get(name) or "") for name in ("source_system", "source_identity")] for one in (before, now)
+    )
+    return same_identity(old, new) and (same_identity(old_system, system) or old_system == old)  # as SQLite's once was

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from flowctl.model.position import Position
 from flowctl.model.step import Step
 from flowctl.plan.document import action_of
 from flowctl.spec.spec import Cursor, TableSpec, TargetRef
 from flowctl.state import document as documents
 from flowctl.state.document import StateDocument, TableState
-from tests.plan.worlds import LINEAGE, NEW, OLD, committed, high, observed, plan, recorded, table, target, world
+from tests.plan.worlds import LINEAGE, NEW, OLD, committed, cursor, high, observed, plan, recorded, table, target, world
 
 ORDERS = table(mode="append", cursor=Cursor("updated_at"))
 SALES = replace(ORDERS, id="sales")  # reads and writes the same
@@ -45,6 +46,16 @@ def test_it_stops_also_if_the_other_id_was_reset() -> None:
     reset = documents.reset(StateDocument(LINEAGE, tables={"sales": after()}), "sales").table("sales")
     made = planned(ORDERS, orders=before(), sales=reset)
     assert made.reason == "sales has appended to lake:orders since: appending again would double its rows"
+
+
+@pytest.mark.parametrize(("reached", "action"), [(OLD, "stop"), (NEW, "change")])
+def test_a_table_that_an_older_flowctl_adopted_stops_only_behind_the_other_id(reached: Position, action: str) -> None:
+    """It noted the position, but no run."""
+    adopted = replace(recorded(ORDERS, reached), last_run=None)
+    commit = committed(position=reached, table="orders")
+    seen = observed(high(cursor("2026-11-20T06:15:34Z")), target=target(), commit=commit)
+    made = plan(world({"orders": seen}, {"orders": adopted, "sales": after()}), ORDERS).steps[0]
+    assert action_of(made) == action
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,23 @@ def test_a_position_in_something_else_is_lost(change: dict[str, Any]) -> None:
     assert (state.definition, state.position, state.seq) == ({**MERGE, **change}, None, 3)
 
 
+def test_a_position_stays_if_nothing_is_known_of_what_it_belongs_to() -> None:
+    state = roll_back(after(MERGE, 3), after({}, 2)).table("orders")
+    assert (state.definition, state.position) == (MERGE, at(2))
+
+
+@pytest.mark.parametrize(
+    "older",
+    [
+        {"source_system": "postgres:unknown@db:5432", "source_identity": "postgres:unknown@db:5432/5/1"},
+        {"source_system": "postgres:7/5/1"},  # as SQLite's was that of the table
+    ],
+)
+def test_a_source_that_was_named_otherwise_is_the_same(older: dict[str, Any]) -> None:
+    now = {**MERGE, "cursor": "id", "source_system": "postgres:7", "source_identity": "postgres:7/5/1"}
+    assert roll_back(after(now, 3), after({**now, **older}, 2)).table("orders").position == at(2)
+
+
 def test_a_definition_under_which_nothing_was_written_is_rolled_back() -> None:
     before = after(MERGE, 2)
     now = with_definition_accepted(before, "orders", (MERGE, {**MERGE, "cursor": "id"}))

@@ -304,18 +304,25 @@ def _message(error: psycopg.Error, guard: _Guard, done: str) -> str:
     return f"SQLSTATE {state}: ERROR: {without_values(state, message)}"
 
 
-#: How the languages of the server's messages quote.
-_QUOTED = re.compile("\".*\"|'.*'|».*«|«.*»|„.*[“”]|“.*”|「.*」", re.DOTALL)
-
-
 def without_values(state: str, message: str) -> str:
     """A server's message without what may be a value of a row. Other states quote names only, and some that belong to
-    these quote encodings or a time zone."""
+    these quote encodings or a time zone. The server's language (``lc_messages``) determines the quotes."""
     is_named = state in ("22021", "22P05") or message.startswith('time zone "')
     if is_named or state[:2] not in ("22", "38", "39", "P0", "XX") or any(text in message for text in _OWN_TEXTS):
         return message
-    shown, count = _QUOTED.subn("…", message)
-    return shown if count or message.isascii() else f"(values of rows are left out: see SQLSTATE {state})"
+    told = _QUOTED.sub("…", message)
+    if told != message or message.isascii() or state[:2] != "22":
+        return told
+    return _condition(state)  # of another language, which quotes otherwise
+
+
+def _condition(state: str) -> str:
+    from psycopg import errors
+
+    try:
+        return errors.lookup(state).__name__
+    except KeyError:
+        return f"SQLSTATE {state}"
 
 
 def _is_rewritten(uuids: Any) -> bool:
@@ -336,4 +343,6 @@ _UUID, _OWN_UUID = r"^(?i:\{?([0-9a-f]{4}-?){7}[0-9a-f]{4}\}?)$", r"^[0-9a-f]{8}
 _BLOCK_BYTES = 1 << 20
 _WAIT_MILLISECONDS = 1000
 _BOM = b"\xef\xbb\xbf"
+#: An apostrophe inside a word quotes nothing.
+_QUOTED = re.compile(r"""".*"|(?<!\w)'.*'(?!\w)|[«»„“”「].*[«»“”」]""", re.DOTALL)
 _OWN_TEXTS = (PREFIX, SNAPSHOT_LOST)

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from flowctl.connectors.postgres.client import SSL_MODES, client, from_driver
+from flowctl.connectors.postgres.executors import without_values
 from flowctl.errors import AccessDenied, TableError, TransientError
 from tests.services import postgres
 from tests.services.postgres_versions import VERSIONS, programs
@@ -78,6 +79,27 @@ def test_values_of_rows_are_not_shown(postgres_database: str, statement: str, to
 def test_parameters_of_the_url_and_the_options() -> None:
     made = client({"url": f"{URL}?sslmode=require", "options": {"connect_timeout": "5"}})
     assert dict(made.parameters) == {"sslmode": "require", "connect_timeout": "5"}
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "told"),
+    [
+        ("22P02", "ungültige Eingabesyntax für Typ integer: »geheim«", "ungültige Eingabesyntax für Typ integer: …"),
+        (
+            "22P02",
+            "syntaxe en entrée invalide pour l'entier : « geheim »",
+            "syntaxe en entrée invalide pour l'entier : …",
+        ),
+        ("22P02", "nieprawidłowa składnia dla typu integer: „geheim”", "nieprawidłowa składnia dla typu integer: …"),
+        ("22P02", "invalid input syntax for type integer: 'geheim'", "invalid input syntax for type integer: …"),
+        ("22P02", "неверный синтаксис: geheim", "InvalidTextRepresentation"),
+        ("22XYZ", "неверный синтаксис: geheim", "SQLSTATE 22XYZ"),
+        ("P0001", "Kunde für heute gesperrt", "Kunde für heute gesperrt"),
+        ("42703", "Spalte »id« existiert nicht", "Spalte »id« existiert nicht"),
+    ],
+)
+def test_values_are_not_shown_in_other_languages(state: str, message: str, told: str) -> None:
+    assert without_values(state, message) == told
 
 
 @pytest.mark.parametrize("mode", ["require", "verify-full"])

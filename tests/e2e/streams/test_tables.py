@@ -56,6 +56,12 @@ def apart(flow: Flow) -> dict[str, int]:
     return found
 
 
+def serial(flow: Flow) -> str:
+    """Of the newest version of the stream's state."""
+    done = flow.run("state", "history", "flow.yaml", "--stream", "cdc", "--format", "json", expect=0)
+    return str(done.json()["versions"][0]["serial"])
+
+
 def steps(flow: Flow) -> dict[str, Any]:
     plan = flow.run("plan", "flow.yaml", "--format", "json").json()
     return {step["id"]: step for stream in plan["streams"] for step in stream["steps"]}
@@ -249,12 +255,16 @@ def test_a_whole_stream_is_read_again(tmp_path: Path, postgres_database: str) ->
 def test_a_table_takes_changes_again(tmp_path: Path, source_url: str) -> None:
     log = '  log: {from: "cdc:public.one", to: "lake:log", mode: append}\n'
     flow = begun(tmp_path, source_url, ONE + TWO + THREE + log)
+    first = serial(flow)
     for number in (2, 3, 4):
         insert(source_url, number)
         flow.apply()
     flow.run("state", "set", "flow.yaml", "two", "--batch", "1", "--yes", expect=0)
     assert apart(flow) == {"two": 1}
     assert "it would get these changes twice" in flow.run("state", "set", "flow.yaml", "log", "--batch", "1").words
+    done = flow.run("state", "rollback", "flow.yaml", "--stream", "cdc", "--to", first, "--yes", expect=64)
+    assert "log appends: it would get these changes twice" in done.words
+    assert "`flowctl state set flow.yaml ID --batch N`" in done.words
     assert "its position is a batch" in flow.run("state", "set", "flow.yaml", "two", "--position", "beginning").words
     assert "2 changes waiting" in steps(flow)["two"]["reason"]
     flow.apply()
@@ -266,12 +276,17 @@ def test_a_table_takes_changes_again(tmp_path: Path, source_url: str) -> None:
 def test_a_history_takes_changes_again_if_they_have_all_values(tmp_path: Path, source_url: str) -> None:
     """PostgreSQL leaves out long ones that are unchanged, and only the current version has them here."""
     flow = begun(tmp_path, source_url, '  history: {from: "cdc:public.one", to: "lake:history", mode: scd2}\n')
+    first = serial(flow)
     execute(source_url, "UPDATE one SET value = 'second'")
     flow.apply()
     back = ("state", "set", "flow.yaml", "history", "--batch", "0", "--yes")
     if source_url.startswith("postgres"):
         done = flow.run(*back, expect=64)
         assert "may not have sent long values that were unchanged, of value" in done.words
+        done = flow.run("state", "rollback", "flow.yaml", "--stream", "cdc", "--to", first, "--yes", expect=64)
+        assert "may not have sent long values" in done.words
+        flow.run("state", "set", "flow.yaml", "history", "--accept-definition", "--yes", expect=0)
+        assert "may not have sent long values" in flow.run(*back, expect=64).words  # nothing is recorded now
     else:
         flow.run(*back, expect=0)
         flow.apply()
