@@ -47,6 +47,9 @@ class Flow:
     env: dict[str, str] = field(default_factory=dict)
     program: Sequence[str] = ("-m", "flowctl")
 
+    def __post_init__(self) -> None:
+        self.env = {**self.env}  # several flows may be given the same, and a test may add to its own
+
     @property
     def spec(self) -> Path:
         return self.folder / "flow.yaml"
