@@ -31,6 +31,12 @@ def same_identity(one: str, other: str) -> bool:
     )
 
 
+def same_system(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether two tables, of each its system and its identity, may be in the same system. Of an SQLite file, an older
+    flowctl recorded the identity as the system."""
+    return same_identity(one[0], other[0]) or one[0] == one[1] == other[1]
+
+
 def view_digest(query: str | None, version: str = "") -> str:
     """What :attr:`TableInfo.view` says of a view's query. ``version``: that of the database, if it does not keep the
     text as it was given, but writes it anew: another version may write another text."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
-from flowctl.model.table_info import POLICIES, TableInfo, same_identity, same_view
+from flowctl.model.table_info import POLICIES, TableInfo, same_identity, same_system, same_view
 from flowctl.plan.partitions import recorded_partitions
 from flowctl.spec.spec import (
     ColumnRules,
@@ -58,14 +58,13 @@ def is_recorded(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
     """Differences in the observed source. A source without a cursor may be recreated every night: it is read in full,
-    so no position is invalidated. For SQLite, an older flowctl recorded the identity as the system; then equal
-    identities count as the same system."""
+    so no position is invalidated."""
     names, both = OBSERVED[:2], (recorded, wanted)
-    before, now = ([str(one.get(name) or "") for name in names] for one in both)
+    before, now = ((str(one.get(names[0]) or ""), str(one.get(names[1]) or "")) for one in both)
     system, identity = (f"({_text(recorded.get(name))} → {_text(wanted[name])})" for name in names)
     is_continued = wanted["cursor"] is not None or of_stream(wanted) or of_topic(wanted)
     is_known = not of_stream(wanted) or "" not in (before[1], now[1])
-    if is_known and not (same_identity(before[0], now[0]) or before[0] == before[1] == now[1]):
+    if is_known and not same_system(before, now):
         yield f"the source is in another system {system}"
     elif is_known and not same_identity(before[1], now[1]) and is_continued:
         yield f"the source was recreated under its name {identity}"

@@ -57,8 +57,8 @@ def _flag_column(case: Case) -> Column | None:
 
 def _is_one(value: Any, kind: DataType) -> bool:
     """Whether the engine makes a value of ``kind`` of it."""
-    if kind in (types.STRING, types.BINARY):
-        return kind == types.STRING or isinstance(value, str)
+    if kind == types.STRING or (kind == types.BINARY and isinstance(value, str)):
+        return True
     if kind == types.BOOL:
         return not isinstance(value, str) or value.strip().lower() in _BOOLEANS
     if types.is_number(kind) and not isinstance(value, str):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from flowctl.model.table_info import same_identity
+from flowctl.model.table_info import same_identity, same_system
 from flowctl.state.document import StateDocument, TableState
 
 
@@ -52,7 +52,5 @@ def _is_followed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
         return False
     if now.get("cursor") is None and {"stream", "topic"}.isdisjoint(now.get("from", {})):
         return True
-    (old_system, old), (system, new) = (
-        [str(one.get(name) or "") for name in ("source_system", "source_identity")] for one in (before, now)
-    )
-    return same_identity(old, new) and (same_identity(old_system, system) or old_system == old)  # as SQLite's once was
+    old, new = ((str(one.get("source_system") or ""), str(one.get("source_identity") or "")) for one in (before, now))
+    return same_identity(old[1], new[1]) and same_system(old, new)

@@ -14,8 +14,7 @@ QUERY = (
 
 @dataclass(frozen=True)
 class Facts:
-    """``id`` distinguishes the server from others: its UUID; a MariaDB has none, and is
-    known by host and port."""
+    """``id`` distinguishes the server from others: its UUID; a MariaDB has none, and is known by host and port."""
 
     version: str
     is_mariadb: bool

@@ -40,6 +40,8 @@ _ALTERS_ROWS = {
     ("CONVERT", "TABLE"), ("IMPORT", "TABLESPACE"), ("DISCARD", "TABLESPACE"), ("IMPORT", "PARTITION"),
     ("DISCARD", "PARTITION"),
 }  # fmt: skip
+#: What CREATE TABLE has of rows in values. Those of MariaDB have no ROW; with other words, VALUES is a partition's.
+_HAS_ROWS = {("VALUES", "ROW"), ("VALUES", "(")}
 #: What is before the name of a table that exchanges rows with the altered one.
 _BEFORE_OTHER = {("WITH", "TABLE"), ("CONVERT", "TABLE"), ("TO", "TABLE")}
 _EXECUTABLE = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
@@ -135,10 +137,8 @@ def _changes_of_tables(words: Sequence[_Word], database: str, *, is_strict: bool
 
 
 def _has_query(texts: Sequence[str]) -> bool:
-    """Whether a table is created with rows. Those of MariaDB have no ``ROW``; with other words, ``VALUES`` is that of a
-    partition."""
-    rows = {("VALUES", "ROW"), ("VALUES", "(")}
-    return "SELECT" in texts or texts.count("TABLE") > 1 or not rows.isdisjoint(itertools.pairwise(texts))
+    """Whether a table is created with rows."""
+    return "SELECT" in texts or texts.count("TABLE") > 1 or bool(_HAS_ROWS & {*itertools.pairwise(texts)})
 
 
 def _is_servers_own(words: Sequence[_Word], database: str) -> bool:
